@@ -175,7 +175,7 @@ def backfill(  # noqa: PLR0913 - each is an option
     archive: Annotated[str | None, typer.Option(help="Read recorded messages of this folder instead.")] = None,
     plan: Annotated[bool, typer.Option("--plan", help="Show what would be read and written, and do nothing.")] = False,
     take_over: TakeOver = False,
-    log_level: LogLevel = "info",
+    log_level: LogLevel = "warning",
 ) -> None:
     """Apply a bounded range of the changefeed, once more or for the first time, while `run` is stopped."""
     loaded = _loaded(config, log_level)
@@ -246,7 +246,7 @@ def adopt(
     tables: Tables,
     why: Annotated[str, typer.Option(help="How their rows came to be complete; the checkpoint keeps it.")],
     take_over: TakeOver = False,
-    log_level: LogLevel = "info",
+    log_level: LogLevel = "warning",
 ) -> None:
     """Mark tables as complete, on your word. `run` must be stopped."""
     from applier.commands.adopt import adopt as take  # noqa: PLC0415

@@ -12,6 +12,7 @@ from applier.changefeed.completeness import Completeness, Reason, Why
 from applier.changefeed.filter import option
 from applier.changefeed.message import TopicPartition
 from applier.changefeed.table import TableName
+from applier.changefeed.ts import wall_clock
 from applier.errors import EXPORT
 
 _NAMED = 3
@@ -200,6 +201,42 @@ WAY_TO_SCHEMAS = (
 
 WAY_TO_FAR_WATERMARKS = "raise source.messages_per_step and source.bytes_per_step: a step may read 64 times as much."
 """What lets a step read as far as the next watermark."""
+
+
+WAY_TO_A_LIVING_FEED = (
+    "look at the state of the changefeed in TiCDC with `cdc cli changefeed list --server http://CDC:8300`: one that is "
+    "`stopped` or `failed` goes on with `cdc cli changefeed resume`; one that is `normal` does not reach Kafka, or "
+    "writes to other topics."
+)
+"""What to look at where a feed stands still."""
+
+
+def stands_still(resolved_ts: int) -> str:
+    """That no newer watermark comes, as one sentence, for the log, `status`, the page and `/readyz`."""
+    since = f"{wall_clock(resolved_ts):%F %T} UTC"
+    return f"The feed stands still since {since}: the source answers, but no watermark above {resolved_ts} has come."
+
+
+def catching_up(behind: str, left: str) -> str:
+    """How far a changefeed is that catches up, as one sentence.
+
+    Args:
+        behind: The lag of its tables; "" before the first watermark is applied.
+        left: What is still to be read; "" where that is unknown.
+    """
+    to_read = f", with {left} to read" if left else ""
+    return f"The tables are {behind} behind and catch up{to_read}." if behind else "The first messages are being read."
+
+
+def nothing_runs(at: str, config: str) -> str:
+    """That nothing runs since a run came to its ends at a time, as two sentences."""
+    ended = f"No applier runs now: `run --once` ended at {at}, at the ends that the source had when it began."
+    return f"{ended} `applier run -c {config}` applies what came later."
+
+
+def read_to_its_end(archive: str) -> str:
+    """That there is no more in an archive, as one sentence."""
+    return f"The archive {archive} is read to its end."
 
 
 def silent(places: Sequence[TopicPartition]) -> str:

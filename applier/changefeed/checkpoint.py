@@ -64,6 +64,9 @@ class Tracked(NamedTuple):
     loaded: Count = 0
 
 
+STILL = "still"
+"""Name of a figure, see `Checkpoint`."""
+
 UNKNOWN = -1
 """Number of a version that is not known."""
 
@@ -102,7 +105,7 @@ class Stop(NamedTuple):
     """What ended the last run.
 
     Attributes:
-        because: Its sentence.
+        because: Its sentence; "" for a run with `--once` that came to its ends.
         hint: What to do about it; "" for none.
         at: Unix time in milliseconds.
         ddl: Commit ts of the DDL that was refused; 0 where it was something else.
@@ -162,7 +165,8 @@ class Checkpoint:
         passed: In a feed in offset order, by table and partition the commit ts of the newest DDL of the table that was
             read there: its rows at or below it came before.
         topic_ids: What distinguishes each topic from another of its name; {} where the source does not show it.
-        counts: Figures of the step, for people; nothing depends on them.
+        counts: Figures of the step, for people; nothing depends on them. `STILL` is 1 where no newer watermark has come
+            for `run.stall_seconds` after it, while the source answered.
         protocol: Protocol of the messages that were read; "" before the first.
         resuming: The job under way; None without one.
         handled: Requests of commands that were carried out, by their id; the latest ones.
@@ -192,6 +196,11 @@ class Checkpoint:
     moving: Moving | None = None
     stopped: Stop | None = None
     homes: Mapping[TableName, tuple[str, ...]] = field(default_factory=dict)
+
+    @property
+    def is_through(self) -> bool:
+        """Whether nothing runs since a run with `--once` came to its ends."""
+        return self.released and self.stopped is not None and not self.stopped.because
 
     @property
     def next_offsets(self) -> dict[TopicPartition, int]:

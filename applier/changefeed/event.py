@@ -25,6 +25,11 @@ class Op(IntEnum):
     UPSERT = 2
     INSERT = 3
 
+    @property
+    def one(self) -> str:
+        """With its article, as a sentence begins."""
+        return ("A delete", "An update", "An insert or update", "An insert")[self]
+
 
 Image: TypeAlias = Mapping[str, Any]
 """A row: column name to wire value (see `decode/values.py`). An absent column is not NULL: nothing is known of it."""

@@ -66,7 +66,7 @@ def discard(
     """Discard dead letters, while `run` is stopped."""
     if bool(places) == every:
         raise ConfigError(["Name the dead letters to discard, or say --all."])
-    given = loaded(config, "info")
+    given = loaded(config, "warning")
     from applier.commands import dead_letters  # noqa: PLC0415
 
     discarded = dead_letters.discard(given, places or [], why, take_over=take_over)

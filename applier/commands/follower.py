@@ -27,7 +27,10 @@ class Follower:
             return step  # Until a failed step is repeated, a name may stand for another table.
         with self.pipeline.targets.as_holder(), self.pipeline.changing_memory():
             self.requests.take()
-            return replace(step, resuming=self.jobs.advance(is_busy=step.moved))
+            step = replace(step, resuming=self.jobs.advance(is_busy=step.moved))
+        # Tables that came back, or were parked, since the step was counted.
+        notes = {**step.status.notes, "parked": len(self.pipeline.state.parked)}
+        return replace(step, status=replace(step.status, notes=notes))
 
     def piece(self) -> bool:
         """Do a piece of the jobs without a step; returns whether there is more to do. It may be tried again."""

@@ -17,8 +17,8 @@ from applier.errors import TerminalError
 from applier.pipeline import topics
 from applier.pipeline.build import assembled
 from applier.pipeline.load.begin import refuse_unloaded
-from applier.pipeline.stall import refuse_stall, stall, way_out
-from applier.pipeline.state import keep_end
+from applier.pipeline.stall import is_still, refuse_stall, stall, way_out
+from applier.pipeline.state import keep_end, keep_ends_reached, keep_still
 from applier.pipeline.step import Pipeline, Step
 from applier.pipeline.tables import completeness, layouts
 from applier.runtime import terminal
@@ -103,7 +103,8 @@ def run_once(follower: Follower, stop: threading.Event, reports: Reports) -> Non
     pipeline = follower.pipeline
     with terminal.waiting("asking the source where it ends"):
         ends = with_retry(pipeline.ends)
-    Driver(stop, reports.step).drive(lambda: _made(pipeline, reports, lambda: follower.turn(ends)))
+    if Driver(stop, reports.step).drive(lambda: _made(pipeline, reports, lambda: follower.turn(ends))):
+        with_retry(lambda: keep_ends_reached(pipeline.state))
 
 
 def _made(pipeline: Pipeline, reports: Reports, turn: Callable[[], Step]) -> Step:
@@ -156,13 +157,17 @@ def follow(
         if not step.resolved and not step.status.messages:
             # A topic without a message says nothing about watermarks.
             progress = now
-        if now - progress > settings.stall_seconds and not warned and stall(step):
+        # There is no more in an archive that is read to its end.
+        is_over = pipeline.config.source.archive is not None and is_still(step)
+        if now - progress > settings.stall_seconds and not warned and not is_over and stall(step):
             if step.silent and not step.resolved:
                 refuse_stall(step)
             reports.step(step.status)
             hint = way_out(step)
             logger().warning("watermark stands still", reason=f"{stall(step)} Hint: {hint}" if hint else stall(step))
             warned = True
+            if is_still(step):
+                with_retry(lambda: keep_still(pipeline.state))
         if (step.complete or step.is_longest) and not stop.is_set():
             idle = _say_idle(step, idle)
             stop.wait(pace.after(step))

@@ -134,9 +134,7 @@ def undated(name: TableName, op: Op) -> IncompleteRow:
     The ts of the change before it in the topic would not do. TiCDC may send `insert@5, delete, insert@9`, restart, and
     send `delete, insert@9` again: the second copy of the delete would follow the living row.
     """
-    what = (
-        f"A {op.name.lower()} of table {name} has no commit ts, so its place among the changes of the row is unknown."
-    )
+    what = f"{op.one} of table {name} has no commit ts, so its place among the changes of the row is unknown."
     return IncompleteRow(what, _HINT, (name.database, name.table))
 
 

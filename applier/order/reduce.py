@@ -211,8 +211,8 @@ _KEY_HINT = "the key columns must not be left out by `column-selectors` or `dele
 
 
 def _no_image(change: RowChange) -> str:
-    return f"A {change.op.name.lower()} of table {change.name} does not hold the old row."
+    return f"{change.op.one} of table {change.name} does not hold the old row."
 
 
 def _no_key(change: RowChange, missing: KeyError) -> str:
-    return f"A {change.op.name.lower()} of table {change.name} lacks the key column {missing.args[0]!r}."
+    return f"{change.op.one} of table {change.name} lacks the key column {missing.args[0]!r}."

@@ -39,10 +39,16 @@ def behind(resolved: Mapping[TopicPartition, int], mark: int | None) -> str:
         return ""
     newest = max(resolved.values())
     if newest <= mark:
-        return f"No partition has sent a watermark above {_moment(newest)}: TiCDC is paused, or does not reach Kafka."
+        return wording.stands_still(newest)
     late = sorted(place for place, ts in resolved.items() if ts == mark)
     names = ", ".join(str(place) for place in late[:10])
     return f"The watermark is held at {_moment(mark)} by {names}; others have come to {_moment(newest)}."
+
+
+def is_still(step: Step) -> bool:
+    """Whether the feed as a whole brings no newer watermark: no rows, and no partition alone, hold it back."""
+    is_held = bool(step.waiting or step.silent or step.mark is None)
+    return not is_held and 0 < max(step.resolved.values(), default=0) <= (step.mark or 0)
 
 
 def _moment(tso: int) -> str:
@@ -51,8 +57,8 @@ def _moment(tso: int) -> str:
 
 def refuse_stall(step: Step) -> None:
     """Raise WatermarkStalled if rows or partitions are waited for."""
-    if hint := way_out(step):
-        raise WatermarkStalled(stall(step), hint)
+    if step.waiting or step.silent:
+        raise WatermarkStalled(stall(step), way_out(step))
 
 
 def way_out(step: Step) -> str:
@@ -61,7 +67,7 @@ def way_out(step: Step) -> str:
         return wording.WAY_TO_SCHEMAS
     if step.silent:
         return wording.way_past_silent("FILE") if step.resolved else wording.WAY_TO_WATERMARKS
-    return ""
+    return wording.WAY_TO_A_LIVING_FEED if is_still(step) else ""
 
 
 def refuse_far(step: Step) -> None:

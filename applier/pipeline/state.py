@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from typing import Protocol
 
 from applier.changefeed.applied_offsets import AppliedOffsets
-from applier.changefeed.checkpoint import UNKNOWN, Checkpoint, RequestOutcome, Resuming, Stop, Tracked
+from applier.changefeed.checkpoint import STILL, UNKNOWN, Checkpoint, RequestOutcome, Resuming, Stop, Tracked
 from applier.changefeed.completeness import Completeness
 from applier.changefeed.message import TopicPartition
 from applier.changefeed.position import DdlId, Reading
@@ -266,3 +266,14 @@ def keep_end(state: State, error: ApplierError | None = None) -> None:
     stop = None if error is None else Stop(error.what, error.hint, unix_ms(), ddl)
     if stop != state.checkpoint.stopped:
         state.write(lambda last: replace(last, stopped=stop))
+
+
+def keep_ends_reached(state: State) -> None:
+    """Let the checkpoint say that the run came to the ends that it was to come to."""
+    state.write(lambda last: replace(last, stopped=Stop("", "", unix_ms())))
+
+
+def keep_still(state: State) -> None:
+    """Let the checkpoint say that no newer watermark comes, though the source answers; the next step ends that."""
+    if not state.checkpoint.counts.get(STILL):
+        state.write(lambda last: replace(last, counts={**last.counts, STILL: 1}))

@@ -6,6 +6,7 @@ import unicodedata
 from collections.abc import Iterable, Sequence
 from typing import Any
 
+from rich.console import Group
 from rich.style import Style
 from rich.table import Table
 from rich.text import Text as RichText
@@ -40,9 +41,14 @@ class Text(RichText):
         return self
 
 
-def grid(title: str, columns: Sequence[str], rows: Iterable[Sequence[object]]) -> Table:
+def grid(title: str, columns: Sequence[str], rows: Iterable[Sequence[object]]) -> Group:
     """A table below its title, whose cells are data."""
-    table = Table(*columns, title=title, title_justify="left")
+    table = Table(*columns)
     for row in rows:
         table.add_row(*(Text(escaped(str(cell))) for cell in row))
-    return table
+    return below(title, table)
+
+
+def below(title: str, table: Table) -> Group:
+    """A table below its title, a line of its own: Rich's titles break at the width of the table."""
+    return Group(Text(escaped(title), "bold"), table)

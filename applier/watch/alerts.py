@@ -54,7 +54,7 @@ class Alerts:
 
     def __post_init__(self) -> None:
         report = self.found.report
-        self._verdict, self._is_owed = report.verdict, report.verdict != "fresh"
+        self._verdict, self._is_owed = _rung(report), bool(report.stale)
         # Nothing was applied yet when it was taken, so that its tables never were fresh.
         self._is_new = report.holder is not None and report.lag_seconds is None
         self._parked = frozenset(table.table for table in _parked(report))
@@ -67,8 +67,11 @@ class Alerts:
                 yield alert
 
     def _of_verdict(self, view: View, now: float) -> Iterator[Alert]:
-        report = view.report
-        if report.verdict == self._verdict:
+        report, verdict = view.report, _rung(view.report)
+        if verdict == "catching up":
+            self._changing = None
+            return
+        if verdict == self._verdict:
             self._changing = None
             if not self._is_owed or now - self.began < START_SECONDS:
                 return
@@ -76,11 +79,13 @@ class Alerts:
             self._changing = now if self._changing is None else self._changing
             if now - self._changing < HOLD_SECONDS:
                 return
-        self._verdict, self._changing, self._is_owed = report.verdict, None, False
-        if report.verdict == "fresh":
+        self._verdict, self._changing, self._is_owed = verdict, None, False
+        if verdict == "fresh":
             again = "" if self._is_new else " again"
             self._is_new = False
-            yield self._alert("verdict", view, f"The tables of changefeed {report.changefeed} are fresh{again}.")
+            yield self._alert(
+                "verdict", view, f"The tables of changefeed {report.changefeed} are {report.verdict}{again}."
+            )
             return
         first, *others = report.stale
         more = f" {len(others)} more reason{'s' * (len(others) > 1)}." if others else ""
@@ -138,6 +143,11 @@ class Alerts:
             "ddl": ddl and {"commit_ts": ddl.commit_ts, "sql": _cut(ddl.sql, _STATEMENT)},
             "text": _harmless(f"{subject}: {short}" + (f" Way out: {way_out}" if way_out else "")),
         }
+
+
+def _rung(report: StatusReport) -> str:
+    """The verdict, as far as it rings: nobody needs to know whether tables are fresh or complete."""
+    return "fresh" if report.exit_code == 0 else report.verdict
 
 
 def _parked(report: StatusReport) -> Iterator[TableProgress]:

@@ -117,7 +117,7 @@ class Board:
         places = [(name, route.identifier(name)) for name in sorted(last.tables)]
         # Of a table that is not open nothing is known, and the next step says what is wrong with it.
         tables = [(name, table_progress(name, place, heads.get(place, TableHead()), last)) for name, place in places]
-        facts = Facts(last, tables, decisions, self._letters, steps)
+        facts = Facts(last, tables, decisions, self._letters, steps, is_out=OUTAGES.current is not None)
         report = compose(self.config, facts, limit, int(now * 1000))
         commits = {".".join(place): self._commits(place, head.figures) for place, head in heads.items() if head.figures}
         return View(report, points, self.phase, OUTAGES.current, now, decisions, commits, is_behind)

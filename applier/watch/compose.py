@@ -9,7 +9,7 @@ from datetime import datetime
 from typing import cast
 
 from applier import wording
-from applier.changefeed.checkpoint import Checkpoint, Stop, caught_up
+from applier.changefeed.checkpoint import STILL, Checkpoint, Stop, caught_up
 from applier.changefeed.completeness import Completeness, Reason, Why, furthest_back, incomplete
 from applier.changefeed.filter import TableFilter
 from applier.changefeed.message import TopicPartition
@@ -17,13 +17,14 @@ from applier.changefeed.table import TableName
 from applier.changefeed.ts import age
 from applier.config.settings import Config
 from applier.order.feed_order import ORDERS
-from applier.runtime.figures import counted
+from applier.runtime.figures import counted, span
 from applier.sink.control.rows import DeadLetter, SchemaDecision
 from applier.watch.report import (
     LACKING,
     DdlReport,
     HolderReport,
     LetterReport,
+    Pace,
     PartitionProgress,
     StatusReport,
     StepProgress,
@@ -38,6 +39,7 @@ from applier.watch.report import (
 from applier.watch.steps import explained
 
 _SHOWN = 10
+_TWO = 2
 _GONE = "Table {} is not in the catalog, though the checkpoint lists it."
 
 
@@ -51,6 +53,7 @@ class Facts:
         decisions: What became of each DDL, in order of commit ts.
         letters: Dead letters that are not made up for, newest first.
         steps: The newest steps, newest first.
+        is_out: Something outside does not answer now.
     """
 
     checkpoint: Checkpoint
@@ -58,6 +61,7 @@ class Facts:
     decisions: Sequence[SchemaDecision] = ()
     letters: Sequence[DeadLetter] = ()
     steps: Sequence[StepProgress] = ()
+    is_out: bool = False
 
 
 def empty(config: Config, max_lag_seconds: float, now_ms: int) -> StatusReport:
@@ -72,6 +76,8 @@ def compose(
     max_lag_seconds: float,
     now_ms: int,
     loaded: Callable[[TableName], float | None] = lambda name: None,
+    *,
+    is_strict: bool = False,
 ) -> StatusReport:
     """The report on a changefeed.
 
@@ -81,6 +87,7 @@ def compose(
         max_lag_seconds: Age from which on its tables are stale.
         now_ms: The time, in Unix milliseconds.
         loaded: Share of its export that is in a table which is being loaded; None where that is not known.
+        is_strict: Tables of a greater age are stale, whatever explains it.
     """
     last, order = facts.checkpoint, ORDERS[config.changefeed.order]
     resolved_ts = order.as_of(last.resolved_ts) or None
@@ -115,25 +122,70 @@ def compose(
         cut=tuple(_cut(config.catalog.name, in_cut(last, tables))),
         notes=tuple(_notes(tables, silent, config, last, letters=len(facts.letters))),
     )
+    is_gone = last.released or silent > config.run.lease_seconds
     used = [item for item in report.partitions if item.partition < (config.changefeed.partitions or math.inf)]
     silent_places = [item for item in used if order.has_watermark and item.resolved_ts is None]
-    if lag is None or lag > max_lag_seconds:
+    is_late = lag is None or lag > max_lag_seconds
+    if is_late:
         report = replace(report, notes=(*_silent(silent_places, config), *report.notes))
-    is_gone = last.released or silent > config.run.lease_seconds
-    stale = tuple(_stale(report, facts, config, is_gone=is_gone))
-    return replace(report, stale=stale, explanation=explained(report, used))
+    if not (is_strict and is_late):
+        report = replace(report, pace=_pace(report, last, config, is_held=is_gone or bool(silent_places)))
+    still = _still(last, config, is_held=is_gone or facts.is_out)
+    report = replace(report, stale=tuple(_stale(report, facts, config, is_gone=is_gone, still=still)))
+    notes = (*_paced(report, last, config), *([still] if still and not is_late else []), *report.notes)
+    why = None if still or report.pace == "complete" else explained(report, used)
+    return replace(report, notes=notes, explanation=why)
 
 
-def _stale(report: StatusReport, facts: Facts, config: Config, *, is_gone: bool) -> Iterator[Trouble]:
+def _stale(
+    report: StatusReport, facts: Facts, config: Config, *, is_gone: bool, still: Trouble | None
+) -> Iterator[Trouble]:
     """Why the tables are stale: what holds the changefeed up, how far it is behind, and what tables lack."""
     last = facts.checkpoint
     pending = [item for item in facts.decisions if _holds_up(item, last, is_gone=is_gone)]
     held = [_held_up(item, config) for item in pending]
-    if last.stopped and last.stopped.ddl not in {item.commit_ts for item in pending}:
+    if last.stopped and last.stopped.because and last.stopped.ddl not in {item.commit_ts for item in pending}:
         held.append(_ended(last.stopped, config))
     yield from held
-    yield from judged(report, wording.start(config.path) if is_gone and not held else "")
+    behind = list(judged(report, wording.start(config.path) if is_gone and not held else ""))
+    yield from [still] if still and behind else behind
     yield from lacking(report.tables, _lacking(report.tables, last), config.path)
+
+
+def _pace(report: StatusReport, last: Checkpoint, config: Config, *, is_held: bool) -> Pace:
+    """Why a lag is none that needs a hand; `is_held` where no applier runs, or something holds the watermark back."""
+    backlog = last.counts.get("backlog")
+    if last.is_through or (config.source.archive is not None and backlog == 0):
+        return "complete" if report.lag_seconds is not None else ""
+    is_late = report.lag_seconds is None or report.lag_seconds > report.max_lag_seconds
+    if is_held or not is_late or report.holder is None:
+        return ""
+    held = datetime.fromisoformat(report.now) - datetime.fromisoformat(report.holder.since)
+    is_new = held.total_seconds() <= report.max_lag_seconds
+    if report.lag_seconds is None:
+        return "catching up" if is_new else ""
+    lags = [step.lag_seconds for step in report.steps if step.lag_seconds is not None]
+    gains = is_new if len(lags) < _TWO else lags[0] < lags[-1]
+    return "catching up" if backlog and gains else ""
+
+
+def _paced(report: StatusReport, last: Checkpoint, config: Config) -> Iterator[Trouble]:
+    """What there is to know of a changefeed whose lag needs no hand."""
+    if report.verdict == "catching up":
+        behind = "" if report.lag_seconds is None else span(report.lag_seconds)
+        backlog = last.counts.get("backlog")
+        yield Trouble(wording.catching_up(behind, "" if backlog is None else counted(backlog, "message")), is_open=True)
+    if report.pace == "complete" and last.is_through and last.stopped:
+        yield Trouble(wording.nothing_runs(iso(last.stopped.at), config.path))
+    elif report.pace == "complete" and config.source.archive is not None:
+        yield Trouble(wording.read_to_its_end(config.source.archive))
+
+
+def _still(last: Checkpoint, config: Config, *, is_held: bool) -> Trouble | None:
+    """That the feed as a whole stands still; None where it does not, and where nothing shows it."""
+    if is_held or not last.resolved_ts or not last.counts.get(STILL) or config.source.archive is not None:
+        return None
+    return Trouble(wording.stands_still(last.resolved_ts), wording.WAY_TO_A_LIVING_FEED, is_open=True)
 
 
 def lacking(tables: Sequence[TableProgress], known: Mapping[TableName, Completeness], config: str) -> Iterator[Trouble]:

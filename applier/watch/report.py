@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
 from typing import Literal, TypeAlias
 
@@ -27,10 +27,13 @@ TableState: TypeAlias = Literal[
 ]
 """`docs/operations.md` explains each, in its table of states."""
 
+Pace: TypeAlias = Literal["", "complete", "catching up"]
+"""`complete`: an archive is read to its end, or `run --once` came to the ends of the source and nothing runs now."""
+
 
 _PLAIN = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
-TONES: Mapping[str, Literal["good", "bad", "wait"]] = {
+TONES: Mapping[str, Literal["good", "bad", "wait", "held"]] = {
     "in step": "good",
     "applied": "good",
     "incomplete": "bad",
@@ -42,7 +45,7 @@ TONES: Mapping[str, Literal["good", "bad", "wait"]] = {
     "catching up": "wait",
     "expired": "wait",
     "loading": "wait",
-    "parked": "wait",
+    "parked": "held",
 }
 """What states of tables and decisions on DDL are for readers; what is not named is neither good nor bad."""
 
@@ -190,11 +193,13 @@ class Trouble:
         because: What is the matter, as one sentence.
         way_out: What ends it, with its commands in backticks; "" where nothing has to be done.
         table: The table that it is about, if it is one alone.
+        is_open: It names nothing of the database, so that whoever asks may read it.
     """
 
     because: str
     way_out: str = ""
     table: str = ""
+    is_open: bool = field(default=False, kw_only=True)
 
     def __str__(self) -> str:
         return f"{self.because} Hint: {self.way_out}" if self.way_out else self.because
@@ -206,6 +211,7 @@ class StatusReport:
 
     Attributes:
         max_lag_seconds: Age from which on the tables count as stale.
+        pace: Why a greater age does not make them stale; "" where it does.
         now: When this was found out, ISO 8601.
         resolved_ts: Every table is at this TSO; None before the first, and for a feed that carries none.
         resolved: Wall clock of it, ISO 8601.
@@ -227,6 +233,7 @@ class StatusReport:
     resolved_ts: int | None = None
     resolved: str | None = None
     lag_seconds: float | None = None
+    pace: Pace = ""
     step: int | None = None
     holder: HolderReport | None = None
     counts: Mapping[str, int] | None = None
@@ -243,14 +250,14 @@ class StatusReport:
     notes: tuple[Trouble, ...] = ()
 
     @property
-    def verdict(self) -> Literal["fresh", "stale"]:
-        """In one word."""
-        return "stale" if self.stale else "fresh"
+    def verdict(self) -> Literal["fresh", "complete", "catching up", "stale"]:
+        """In a word or two."""
+        return "stale" if self.stale else self.pace or "fresh"
 
     @property
     def exit_code(self) -> int:
-        """0 if the tables are fresh, 1 if they are stale."""
-        return 1 if self.stale else 0
+        """0 if the tables are fresh or complete, 1 if they are stale or catch up."""
+        return 0 if self.verdict in ("fresh", "complete") else 1
 
     @property
     def summary(self) -> str:
@@ -273,8 +280,10 @@ class StatusReport:
         """All of it; `docs/output.md` explains the keys, and none is ever left out."""
         shown = {"verdict": self.verdict, "exit_code": self.exit_code, "summary": self.summary, **asdict(self)}
         tables = [{**known, "urgency": of.urgency} for of, known in zip(self.tables, shown["tables"], strict=True)]
+        reasons = [{"because": one.because, "way_out": one.way_out, "table": one.table} for one in self.stale]
+        del shown["pace"]
         sentences = {"stale": [*map(str, self.stale)], "notes": [*map(str, self.notes)]}
-        return json.dumps({**shown, **sentences, "tables": tables, "reasons": shown["stale"]}, indent=2)
+        return json.dumps({**shown, **sentences, "tables": tables, "reasons": reasons}, indent=2)
 
 
 def judged(report: StatusReport, start: str) -> Iterator[Trouble]:
@@ -284,6 +293,8 @@ def judged(report: StatusReport, start: str) -> Iterator[Trouble]:
         report: What is known.
         start: The way out where no applier runs, else "".
     """
+    if report.pace:
+        return
     if report.holder is None:
         yield Trouble(f"Changefeed {report.changefeed} has never run: there is no checkpoint.", start)
     elif report.lag_seconds is None:

@@ -76,13 +76,10 @@ def explained(report: StatusReport, used: Sequence[PartitionProgress] | None = N
     # No step of late is among the newest checkpoints where a watermark stands still for ten minutes.
     if not report.steps or (late is not None and not report.steps[0].backlog):
         return late
-    newest = report.steps[0]
     slow = _slowest(report.steps)
     grown = _grown(report.steps)
     if grown is not None:
         return f"The backlog grows, {grown}: the source sends more than the steps apply{f'; {slow}' if slow else ''}."
-    if newest.backlog == 0 and is_late and report.resolved_ts:
-        return f"Step {newest.step} left nothing to read, but the lag grows: TiCDC sends no new resolved ts."
     return f"{slow[:1].upper()}{slow[1:]}." if slow else None
 
 

@@ -105,7 +105,9 @@ def _metrics(board: Board, health: Health) -> Answer:
 
 def _ready(board: Board) -> Answer:
     report = board.view().report
-    if report.verdict == "fresh":
-        return Answer(b"fresh\n")
-    # The reasons name tables, and this answer needs no token.
-    return Answer(b"stale; / and /status.json say why\n", status=HTTPStatus.SERVICE_UNAVAILABLE)
+    if report.exit_code == 0:
+        return Answer(f"{report.verdict}\n".encode())
+    # The other reasons name tables, and this answer needs no token.
+    why = "".join(f"{said.because} " for said in (*report.stale, *report.notes) if said.is_open)
+    said = f"{report.verdict}; {why}/ and /status.json say {'more' if why else 'why'}\n"
+    return Answer(said.encode(), status=HTTPStatus.SERVICE_UNAVAILABLE)

@@ -18,7 +18,8 @@ def show_rows(name: tuple[str, ...], limit: int = 5) -> None:
     rows = table.scan().to_arrow()
     keys = [table.schema().find_column_name(number) for number in table.schema().identifier_field_ids]
     rows = rows.sort_by([(key, "ascending") for key in keys if key])
-    shown = Table(title=f"{'.'.join(name)}: {rows.num_rows} rows", title_justify="left", title_style="bold")
+    console.print(f"{'.'.join(name)}: {rows.num_rows} rows", style="bold", highlight=False)
+    shown = Table()
     for column in rows.column_names:
         shown.add_column(column)
     for row in rows.slice(0, limit).to_pylist():
@@ -29,7 +30,8 @@ def show_rows(name: tuple[str, ...], limit: int = 5) -> None:
 def show_snapshots(name: tuple[str, ...]) -> None:
     """Print the snapshots of a table with the resolved ts that each is true as of."""
     table = catalog.load_table(name)
-    shown = Table(title=f"snapshots of {'.'.join(name)}", title_justify="left", title_style="bold")
+    console.print(f"snapshots of {'.'.join(name)}", style="bold", highlight=False)
+    shown = Table()
     for column in ("snapshot id", "resolved ts", "true as of (UTC)", "added", "removed"):
         shown.add_column(column)
     for snapshot in table.snapshots():

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import unicodedata
 from dataclasses import replace
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -45,6 +46,14 @@ def _of(report: StatusReport) -> View:
             "Stale3 of 4 tables need a hand; the others are true as of 2026-11-25 11:53:26 UTC, 7 min ago.",
         ),
         (views.starting(), "StartingNot known yet: the process has not read its checkpoint."),
+        (
+            _of(replace(views.fresh().report, pace="complete")),
+            "CompleteAll 5 tables are true as of 2026-11-25 12:00:17 UTC, 0.7 s ago.",
+        ),
+        (
+            _of(replace(views.report([views.table("a.b")], lag=0.7), pace="catching up", lag_seconds=7200.0)),
+            "Catching upThe only table is true as of 2026-11-25 12:00:17 UTC, 2 h ago.",
+        ),
         (replace(views.starting(), phase=""), "Changefeed shop has never run: there is no checkpoint.Start "),
         (
             _of(replace(views.fresh().report, resolved=None, resolved_ts=None)),
@@ -194,3 +203,34 @@ def test_a_file_is_whole_in_itself(name: str, browser: Chrome, tmp_path: Path) -
     assert browser.execute_script("return document.documentElement.scrollWidth") <= 360
     assert complaints(browser) == []
     assert requests(browser) == [file.as_uri()]
+
+
+def test_a_long_name_breaks_between_its_words(browser: Chrome, site: Site) -> None:
+    """Also on a phone: every break is behind a dot or an underscore."""
+    size(browser, 360)
+    name = "warehouse_management.customer_order_positions_with_discounts"
+    _text(browser, site, _of(views.report([views.table(name)])))
+    tops = browser.execute_script("""
+      const heading = document.querySelector('#tables tbody th'), found = [];
+      const walker = document.createTreeWalker(heading, NodeFilter.SHOW_TEXT);
+      for (let node; (node = walker.nextNode());) for (let at = 0; at < node.length; at += 1) {
+        const range = document.createRange();
+        range.setStart(node, at);
+        range.setEnd(node, at + 1);
+        found.push([node.data[at], Math.round(range.getBoundingClientRect().top)]);
+      }
+      return found""")
+    assert "".join(char for char, _ in tops) == name
+    breaks = [before for (before, above), (_, below) in pairwise(tops) if above != below]
+    assert breaks
+    assert set(breaks) <= {".", "_"}
+
+
+def test_a_parked_table_and_one_that_catches_up_have_signs_of_their_own(browser: Chrome, site: Site) -> None:
+    """The one waits for a person, the other for time."""
+    tables = [views.table(f"a.t{at}", state=state) for at, state in enumerate(("parked", "catching up", "in step"))]
+    _text(browser, site, _of(views.report(tables)))
+    signs = browser.execute_script("""
+      const badges = [...document.querySelectorAll('.badge')].slice(0, 3);
+      return badges.map((badge) => getComputedStyle(badge, '::before').content)""")
+    assert len(set(signs)) == 3

@@ -9,7 +9,7 @@ from rich.table import Table
 from rich.tree import Tree
 
 from applier.commands.check.report import ChangeReport, Report, SubjectReport, SystemAnswer, TableReport
-from applier.runtime.escaping import Text, escaped
+from applier.runtime.escaping import Text, below, escaped
 
 _STYLES = {
     "fits": "green",
@@ -56,7 +56,7 @@ def _parts(report: Report) -> Iterable[RenderableType]:
 
 def _capabilities(report: Report) -> RenderableType:
     carried = report.capabilities
-    shown = _grid(f"Changefeed {report.changefeed}, protocol {report.protocol}", "carries", "")
+    shown = _grid("carries", "")
     rows = {
         "resolved ts": carried.resolved_ts,
         "commit ts": carried.commit_ts,
@@ -69,19 +69,19 @@ def _capabilities(report: Report) -> RenderableType:
         shown.add_row(Text(name), Text(value))
     for number, loss in enumerate(carried.losses):
         shown.add_row(Text("" if number else "losses"), Text(loss))
-    return shown
+    return below(f"Changefeed {report.changefeed}, protocol {report.protocol}", shown)
 
 
 def _systems(systems: Sequence[SystemAnswer]) -> RenderableType:
-    shown = _grid("Systems", "checked", "verdict", "result", "way out")
+    shown = _grid("checked", "verdict", "result", "way out")
     for item in systems:
         way_out = Text(escaped(item.way_out[:1].upper() + item.way_out[1:]))
         shown.add_row(Text(item.checked), _styled(item.verdict), Text(escaped(item.result)), way_out)
-    return shown
+    return below("Systems", shown)
 
 
 def _subjects(subjects: Sequence[SubjectReport]) -> RenderableType:
-    shown = _grid("Subjects", "subject", "level", "versions", "TiCDC stops at", "verdict")
+    shown = _grid("subject", "level", "versions", "TiCDC stops at", "verdict")
     for subject in subjects:
         readable = sum(version.is_readable for version in subject.versions)
         versions = f"{readable} of {len(subject.versions)} readable"
@@ -89,27 +89,27 @@ def _subjects(subjects: Sequence[SubjectReport]) -> RenderableType:
         stops = Group(Text("\n".join(subject.breaks) or "nothing"), *([reasons] if subject.reasons else []))
         cells = Text(subject.subject), Text(subject.level), Text(versions), stops, _styled(subject.verdict)
         shown.add_row(*cells, end_section=True)
-    return shown
+    return below("Subjects", shown)
 
 
 def _tables(tables: Sequence[TableReport]) -> RenderableType:
-    shown = _grid("Tables", "upstream", "Iceberg", "columns that fit", "verdict", "because")
+    shown = _grid("upstream", "Iceberg", "columns that fit", "verdict", "because")
     for table in tables:
         fitting = sum(column.fits for column in table.columns)
         because = Text("\n".join([*table.reasons, *_hints(table.ways_out)]))
         columns = f"{fitting} of {len(table.columns)}"
         names = Text(escaped(table.table)), Text(escaped(table.iceberg))
         shown.add_row(*names, Text(columns), _styled(table.verdict), because)
-    return shown
+    return below("Tables", shown)
 
 
 def _columns(table: TableReport) -> RenderableType:
-    shown = _grid(f"Columns of {table.table} that do not fit", "column", "upstream", "Iceberg", "because")
+    shown = _grid("column", "upstream", "Iceberg", "because")
     for column in table.columns:
         if not column.fits:
             cells = (column.name, column.upstream or "none", column.iceberg or "none", column.reason)
             shown.add_row(*map(Text, cells))
-    return shown
+    return below(f"Columns of {table.table} that do not fit", shown)
 
 
 def _change(change: ChangeReport) -> RenderableType:
@@ -149,8 +149,8 @@ def _hints(ways_out: Iterable[str]) -> list[str]:
     return [f"Way out: {way[:1].upper()}{way[1:]}" for way in ways_out]
 
 
-def _grid(title: str, *headings: str) -> Table:
-    shown = Table(title=Text(title, style="bold"), title_justify="left")
+def _grid(*headings: str) -> Table:
+    shown = Table()
     for heading in headings:
         shown.add_column(heading, overflow="fold")
     return shown

@@ -30,14 +30,15 @@ _THREADS = 8
 def status(
     config: Config, *, max_lag_seconds: float | None = None, now_ms: int, engine: Engine = "spark"
 ) -> StatusReport:
-    """Find out how far a changefeed is; its tables are stale from a lag of `max_lag_seconds` on, by default the
-    configured one. The queries of the cut are for an `engine`.
+    """Find out how far a changefeed is; its tables are stale from a lag of `max_lag_seconds` on, whatever explains it,
+    by default from the configured one on. The queries of the cut are for an `engine`.
 
     Raises:
         ConfigError: The catalog cannot be read without Spark.
         TransientError: The catalog or its storage does not answer.
         TerminalError: The newest checkpoint cannot be read.
     """
+    is_strict = max_lag_seconds is not None
     if max_lag_seconds is None:
         max_lag_seconds = config.http.max_lag_seconds
     with open_lake(config.catalog) as lake:
@@ -46,7 +47,9 @@ def status(
         if last is not None:
             steps = moved(view.recent(last), ORDERS[config.changefeed.order])
             facts = Facts(last, _tables(lake, last, config), view.decisions(), view.letters(), steps)
-            report = compose(config, facts, max_lag_seconds, now_ms, loaded=lambda name: _loaded(lake, name, config))
+            report = compose(
+                config, facts, max_lag_seconds, now_ms, lambda name: _loaded(lake, name, config), is_strict=is_strict
+            )
             if engine == "spark":
                 return report
             cut = queries(engine, config.catalog, in_cut(last, report.tables), lake.metadata_of)

@@ -20,7 +20,7 @@ from applier.watch.report import (
     TableProgress,
 )
 
-_STYLES = {"good": "green", "bad": "bold red", "wait": "yellow"}
+_STYLES = {"good": "green", "bad": "bold red", "wait": "yellow", "held": "yellow"}
 _FEW = 20
 """Tables that are all listed, and of more the most that need a look."""
 
@@ -71,7 +71,7 @@ def _progress(shown: Sequence[TableProgress], width: int) -> Table:
     is_wide = width >= _WIDE
     is_routed = is_wide and any(table.iceberg != table.table for table in shown)
     headings = ["table", *(["Iceberg"] if is_routed else []), "state", ">rows", ">files", ">last commit", ">lag"]
-    headings += ["last commit (UTC)", "last change (UTC)"] if is_wide else []
+    headings += ["committed (UTC)", "last change (UTC)"] if is_wide else []
     rows = []
     for table in shown:
         share = "" if table.caught_up is None else f" {table.caught_up:.0%}"

@@ -90,7 +90,8 @@ def _chosen(report: StatusReport, rules: Sequence[str]) -> Collection[str] | Non
 def verdict(report: StatusReport) -> RichText:
     """Whether the tables are true, and as of when."""
     return Text.assemble(
-        (report.verdict, "bold red" if report.stale else "bold green"), escaped(f" · {_summary(report)}")
+        (report.verdict, "bold red" if report.stale else "bold green" if report.exit_code == 0 else "bold yellow"),
+        escaped(f" · {_summary(report)}"),
     )
 
 

@@ -40,6 +40,8 @@
   const share = (value) => `${Math.round(100 * value)}%`;
   const clock = (at) => new Date(1000 * at).toISOString().slice(11, 16);
   const utc = (iso) => `${iso.slice(0, 10)} ${iso.slice(11, 19)}`;
+  // A long name breaks behind a dot or an underscore, and in the middle of no word.
+  const named = (text) => text.split(/(?<=[._/])/u).flatMap((part, at) => at ? [el("wbr"), part] : [part]);
   const moment = (iso) => iso ? el("time", { datetime: iso }, utc(iso)) : el("span", { class: "soft" }, "unknown");
 
   const soft = (...children) => el("p", { class: "soft" }, ...children);
@@ -223,7 +225,7 @@
     const left = found.length - TABLES;
     const rows = found.slice(0, TABLES).map((one) => {
       const isKnown = one.snapshot_id !== null;
-      return row(one.iceberg, [one.table, one.iceberg !== one.table && [" ", el("span", { class: "soft under" }, one.iceberg)]],
+      return row(one.iceberg, [named(one.table), one.iceberg !== one.table && [" ", el("span", { class: "soft under" }, named(one.iceberg))]],
         cell(badge(one.state, tones), one.caught_up !== null && ` ${share(one.caught_up)}`),
         number(isKnown && whole(one.rows)), number(isKnown && whole(one.files)), number(one.lag_seconds !== null && span(one.lag_seconds)), time(one.committed && moment(one.committed)));
     });
@@ -246,13 +248,13 @@
     const found = report.schema_changes, count = report.schema_change_count;
     if (!found.length) return section("ddl", "DDL", "", soft(live.is_behind ? BEHIND : "No DDL has been decided on yet."));
     const rows = found.map((item, at) => el("tr", { "data-key": `ddl-${item.commit_ts}-${item.table}-${item.kind}-${count - at}` },
-      time(moment(item.committed)), el("th", { scope: "row" }, item.table), cell(badge(item.decision, live.tones)), cell(statement(item.sql), item.reason && soft(item.reason))));
+      time(moment(item.committed)), el("th", { scope: "row" }, named(item.table)), cell(badge(item.decision, live.tones)), cell(statement(item.sql), item.reason && soft(item.reason))));
     return section("ddl", "DDL", last(found.length, count, live), table("DDL, newest first", ["Committed (UTC)", "Table", "Decision", "Statement"], rows));
   };
   const letters = (report, live) => {
     const found = report.dead_letters;
     if (!found.length) return section("letters", "Dead letters", "", soft(live.is_behind ? BEHIND : "No message was set aside."));
-    const rows = found.map((item) => row(`letter-${item.topic}-${item.partition}-${item.offset}`, `${item.topic}/${item.partition}`, number(whole(item.offset)), cell(item.error), time(moment(item.buried))));
+    const rows = found.map((item) => row(`letter-${item.topic}-${item.partition}-${item.offset}`, named(`${item.topic}/${item.partition}`), number(whole(item.offset)), cell(item.error), time(moment(item.buried))));
     return section("letters", "Dead letters", last(found.length, report.dead_letter_count, live),
       table("Dead letters, newest first", ["Partition", "Offset", "Why", "Set aside (UTC)"], rows, [1]), el("p", { class: "way" }, withCommands(live.letters_way)));
   };
@@ -272,7 +274,7 @@
   const partitions = (report) => {
     const found = report.partitions.toSorted((one, other) => byName(one.resolved ?? "", other.resolved ?? "")), count = found.length;
     if (!count) return section("partitions", "Partitions", "", soft("No partition is known yet."));
-    const rows = found.slice(0, PARTITIONS).map((one) => row(`${one.topic}/${one.partition}`, `${one.topic}/${one.partition}`, number(whole(one.next_offset)), time(one.resolved ? moment(one.resolved) : "never")));
+    const rows = found.slice(0, PARTITIONS).map((one) => row(`${one.topic}/${one.partition}`, named(`${one.topic}/${one.partition}`), number(whole(one.next_offset)), time(one.resolved ? moment(one.resolved) : "never")));
     return section("partitions", "Partitions", count <= PARTITIONS ? count : `the ${PARTITIONS} furthest behind of ${whole(count)}`,
       table("Partitions, those first that are furthest behind", ["Partition", "Next offset", "Resolved (UTC)"], rows, [1]));
   };

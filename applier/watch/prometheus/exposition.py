@@ -188,7 +188,7 @@ class Exposition:
         yield "ddl_refused_pending", (), sum(found is not None and found.why is Why.DDL for found in parked)
         yield "lease_epoch", (), holder.epoch
         yield "last_heartbeat_timestamp_seconds", (), _unix(holder.seen)
-        yield "fresh", (), report.verdict == "fresh"
+        yield "fresh", (), report.exit_code == 0
         yield "dead_letters_open", (), report.dead_letter_count
         # In offset order the lag is the time since the last sign of life, and no metric.
         if report.resolved_ts is not None and report.lag_seconds is not None:

@@ -13,6 +13,7 @@ from unittest import mock
 import pytest
 from structlog.testing import capture_logs
 
+from applier import wording
 from applier.changefeed.checkpoint import Checkpoint, Holder
 from applier.changefeed.message import TopicPartition
 from applier.changefeed.position import Reading
@@ -46,8 +47,8 @@ def test_a_partition_that_stopped_sending_is_named() -> None:
 def test_a_feed_that_stopped_as_a_whole_is_named() -> None:
     """All partitions stand at the watermark."""
     assert behind({P0: EARLY, P1: EARLY}, EARLY) == (
-        f"No partition has sent a watermark above {EARLY} (2026-11-21T08:33:20+00:00): "
-        "TiCDC is paused, or does not reach Kafka."
+        "The feed stands still since 2026-11-21 08:33:20 UTC: the source answers, but no watermark above "
+        f"{EARLY} has come."
     )
 
 
@@ -78,9 +79,10 @@ class Feed:
     """A follower that finds the same in every turn, and tells how often it was asked."""
 
     def __init__(self, *steps: Step) -> None:
-        config = SimpleNamespace(run=RunSection(interval_seconds=1e-6, freshness_seconds=0, stall_seconds=60))
-        state = SimpleNamespace(checkpoint=SimpleNamespace(stopped=None))
-        self.pipeline = SimpleNamespace(config=config, state=state)
+        run = RunSection(interval_seconds=1e-6, freshness_seconds=0, stall_seconds=60)
+        self.state = State(mock.MagicMock(), Checkpoint(1, 4, EARLY, 0, Holder("", ""), counts={"backlog": 0}))
+        config = SimpleNamespace(run=run, source=SimpleNamespace(archive=None))
+        self.pipeline = SimpleNamespace(config=config, state=self.state)
         self.steps = list(steps)
         self.asked = 0
 
@@ -180,12 +182,46 @@ def test_a_feed_with_some_watermarks_is_only_warned_of() -> None:
     assert "set changefeed.partitions to the number" in said[0]["reason"]
 
 
+def test_a_feed_that_stands_still_is_warned_of_and_kept_for_others_to_see() -> None:
+    """The log says it in the words of `status` and the page; an archive that is read to its end stands for ever."""
+    still = Step(moved=False, complete=True, status=STATUS, resolved={P0: EARLY, P1: EARLY}, mark=EARLY)
+    feed, late, over = Feed(still), Feed(replace(still, resolved={P0: EARLY, P1: LATE})), Feed(still)
+    over.pipeline.config.source.archive = "feed"
+
+    with capture_logs() as said:
+        for one in (feed, late, over):
+            _follow(one, 20, threading.Event())
+
+    assert [line["reason"] for line in said] == [
+        f"{wording.stands_still(EARLY)} Hint: {wording.WAY_TO_A_LIVING_FEED}",
+        behind({P0: EARLY, P1: LATE}, EARLY),
+    ]
+    assert [dict(one.state.checkpoint.counts) for one in (feed, late, over)] == [
+        {"backlog": 0, "still": 1},
+        {"backlog": 0},
+        {"backlog": 0},
+    ]
+
+
+def test_a_run_that_came_to_the_ends_keeps_that() -> None:
+    """One that was stopped before does not; `status` tells the one from the other."""
+    over = Step(moved=False, complete=True, status=STATUS)
+    for is_stopped in (False, True):
+        stop, feed = threading.Event(), Bounded(over)
+        if is_stopped:
+            stop.set()
+        run_once(cast("Follower", feed), stop, Reports(lambda _: None))
+        last = replace(feed.pipeline.state.checkpoint, released=True)
+        assert last.is_through is not is_stopped
+
+
 class Bounded:
     """A follower with more to read than its steps reach."""
 
     def __init__(self, *steps: Step) -> None:
         self.steps = list(steps)
-        self.pipeline = SimpleNamespace(ends=lambda: {P0: 100})
+        state = State(mock.MagicMock(), Checkpoint(1, 4, EARLY, 0, Holder("", "")))
+        self.pipeline = SimpleNamespace(ends=lambda: {P0: 100}, state=state)
 
     def turn(self, _ends: object) -> Step:
         """The next step."""

@@ -6,8 +6,9 @@ import pytest
 
 from applier.changefeed.event import Op, RowChange
 from applier.changefeed.message import Position
-from applier.changefeed.table import Keyed, Keyless
+from applier.changefeed.table import Keyed, Keyless, TableName
 from applier.errors import DecodeError, IncompleteRow
+from applier.order.feed_order import undated
 from applier.order.reduce import KeyedGroup, KeylessGroup, group
 from tests.builders import delete, insert, update, upsert, version
 
@@ -121,3 +122,17 @@ def test_bag_update_is_a_delete_and_an_insert() -> None:
     rows.add(update(5, before={"a": "1"}, a="2"), Position(0, 0, 0))
 
     assert [(event.present, event.image) for event in rows.events] == [(False, {"a": "1"}), (True, {"a": "2"})]
+
+
+@pytest.mark.parametrize(
+    ("op", "begins"),
+    [
+        (Op.DELETE, "A delete of table"),
+        (Op.UPDATE, "An update of table"),
+        (Op.UPSERT, "An insert or update of table"),
+        (Op.INSERT, "An insert of table"),
+    ],
+)
+def test_a_sentence_on_a_change_begins_with_its_article(op: Op, begins: str) -> None:
+    """Also where the message does not show whether the row is new."""
+    assert undated(TableName("shop", "orders"), op).what.startswith(f"{begins} shop.orders has no commit ts")

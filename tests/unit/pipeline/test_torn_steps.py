@@ -21,6 +21,7 @@ from applier.pipeline.scan.task_result import Waiting
 from applier.pipeline.state import State, keep_end
 from applier.pipeline.step import Pipeline, Step
 from applier.pipeline.tables.target_tables import TargetTables
+from applier.runtime.logs import StatusLine
 
 
 class _RestoredError(Exception):
@@ -71,10 +72,14 @@ def test_a_table_that_the_next_holder_moved_is_its_conflict_between_steps_as_wel
 def test_a_turn_does_what_was_asked_for_before_the_jobs_and_says_what_they_leave() -> None:
     """A table that a request parks must not be shown by its job in the same turn."""
     follower, between = _follower()
-    between.jobs.advance.return_value, cast("Any", follower.pipeline.state).checkpoint.moving = True, None
-    done = Step(moved=True, complete=True, status=mock.MagicMock())
+    state = cast("Any", follower.pipeline.state)
+    between.jobs.advance.return_value, state.checkpoint.moving, state.parked = True, None, {"shop.orders"}
+    counted = StatusLine(1, 7, 0, 0, 0, 0, 0, 0, {}, {"parked": 3, "dead_letters": 1})
+    done = Step(moved=True, complete=True, status=counted)
     with mock.patch.object(Pipeline, "_step", return_value=done) as step:
-        assert follower.turn({PLACE: 8}) == replace(done, resuming=True)
+        turned = follower.turn({PLACE: 8})
+    # Two tables came back behind the step: the line that is printed now must not count them.
+    assert turned == replace(done, resuming=True, status=replace(counted, notes={"parked": 1, "dead_letters": 1}))
 
     step.assert_called_once_with({PLACE: 8})
     assert between.mock_calls == [mock.call.requests.take(), mock.call.jobs.advance(is_busy=True)]

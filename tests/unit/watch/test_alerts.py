@@ -133,6 +133,20 @@ def test_tables_found_stale_that_catch_up_are_told_as_fresh() -> None:
     assert _looks(alerts, _view(), 20.0, 30.0, 35.0, 90.0) == [(35.0, "fresh")]
 
 
+def test_catching_up_rings_for_nobody() -> None:
+    """Once it ends, what comes of it does; complete tables are as good as fresh ones."""
+    behind, complete = _view(), _view()
+    behind = replace(behind, report=replace(behind.report, pace="catching up"))
+    complete = replace(complete, report=replace(complete.report, pace="complete"))
+    alerts = Alerts(CONFIG, _view(), 0.0)
+
+    assert not [*_looks(alerts, behind, 70, 90, 110), *_looks(alerts, complete, 130, 150), *_looks(alerts, behind, 170)]
+    assert _looks(alerts, _view(stale=[BEHIND]), 200, 216) == [(216, "stale")]
+    assert not _looks(alerts, behind, 230, 250)
+    assert _looks(alerts, complete, 270, 286) == [(286, "complete")]
+    assert not _looks(Alerts(CONFIG, behind, 0.0), behind, 1, 100)
+
+
 def test_a_new_changefeed_is_not_fresh_again() -> None:
     """Its tables never were; after it has been stale they are so again."""
     holder = HolderReport("process 1 on h", "h", 1, 1, "", "", 1.0, released=False)

@@ -4,17 +4,23 @@ from __future__ import annotations
 
 import re
 import threading
+from dataclasses import replace
 from http import HTTPStatus
 from types import SimpleNamespace
+from typing import cast
 
 import pytest
 
+from applier import wording
 from applier.consume import offsets
 from applier.errors import RegistryDenied, TransientError
 from applier.runtime import pulse
 from applier.runtime.outages import Outages, system_of
 from applier.sink.format.types import TableSchema
 from applier.watch import watching
+from applier.watch.board import Board
+from applier.watch.report import StatusReport, Trouble
+from applier.watch.server import Answer
 
 
 @pytest.fixture
@@ -95,3 +101,20 @@ def test_an_answer_that_is_late_is_said_until_it_comes(monkeypatch: pytest.Monke
     with outages.asking("source", "Kafka at b:9092"):
         pass
     assert outages.current == "Kafka does not answer."
+
+
+def test_readiness_says_what_names_nothing_of_the_database() -> None:
+    """It needs no token: a feed that stands still in the words of the page, and of tables only that they are stale."""
+    still = Trouble(wording.stands_still(470614016000000000), wording.WAY_TO_A_LIVING_FEED, is_open=True)
+    found = StatusReport("shop", 300.0, "", stale=(still, Trouble("Table shop.orders is parked.")))
+
+    answer = _answered(found)
+
+    assert (answer.status, answer.body.decode()) == (503, f"stale; {still.because} / and /status.json say more\n")
+    assert _answered(replace(found, stale=found.stale[1:])).body == b"stale; / and /status.json say why\n"
+    complete = _answered(replace(found, stale=(), pace="complete"))
+    assert (complete.status, complete.body) == (200, b"complete\n")
+
+
+def _answered(report: StatusReport) -> Answer:
+    return watching._ready(cast("Board", SimpleNamespace(view=lambda: SimpleNamespace(report=report))))

@@ -8,6 +8,7 @@ import json
 from rich.console import Console
 
 from applier.commands.plan.report import DdlDue, SpanDue, StepPlan, TableDue, render
+from applier.runtime.escaping import grid
 
 PLAN = StepPlan(
     changefeed="shop",
@@ -48,6 +49,14 @@ def test_nothing_to_apply_is_said_so() -> None:
     assert "and stay there" in shown(still)
     assert "No watermark has ever come from shop/1." in shown(still)
     assert "The feed carries no watermark: all that is read is applied." in shown(without)
+
+
+def test_a_title_is_no_part_of_its_table() -> None:
+    """It stays on one line, however narrow the table below it is."""
+    text = io.StringIO()
+    Console(file=text, width=80).print(grid("Changefeed quickstart, protocol simple", ("id",), [(1,)]))
+
+    assert text.getvalue().splitlines()[0] == "Changefeed quickstart, protocol simple"
 
 
 def test_json_holds_the_same() -> None:

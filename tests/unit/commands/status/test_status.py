@@ -180,6 +180,97 @@ def test_the_lag_is_said_in_one_sentence(lake: Lake) -> None:
     assert told(lake.status(3600).stale) == (late,)
 
 
+def test_a_feed_that_stands_still_is_said_in_one_sentence(lake: Lake) -> None:
+    """Before the tables are stale it is a note; where no applier runs, nothing shows that the feed stands still."""
+    lake.world.raw["source"] = {"kafka": {"topics": ["shop"], "kafka.bootstrap.servers": "broker:9092"}}
+    still = {"backlog": 0, "still": 1}
+    since = "The feed stands still since 2026-11-21 01:01:45 UTC: the source answers, but no watermark above"
+    said = f"{since} {TS} has come. Hint: {wording.WAY_TO_A_LIVING_FEED}"
+
+    lake.checkpoint(lake.orders(1), written_at=AT + 3_600_000, counts=still)
+    assert (told(lake.status(3600).stale), lake.status(3600).explanation) == ((said,), None)
+    lake.checkpoint(lake.head, step=13, written_at=AT + 90_000, counts=still)
+    assert (lake.status(90).verdict, told(lake.status(90).notes)) == ("fresh", (said,))
+    lake.checkpoint(lake.head, step=14, written_at=AT + 90_000, counts=still, released=True)
+    assert [one.partition(" behind")[0] for one in told(lake.status(3600).stale)] == ["The tables are 60 min"]
+
+
+def test_an_archive_that_is_read_to_its_end_is_complete(lake: Lake) -> None:
+    """However old it is, unless `--max-lag` asks; a table that lacks rows is stale all the same."""
+    lake.world.raw["source"] = {"archive": "feed"}
+    lake.checkpoint(lake.orders(1), counts={"backlog": 0})
+
+    found = lake.status(3600)
+
+    assert (found.verdict, found.exit_code, told(found.stale)) == ("complete", 0, ())
+    assert told(found.notes)[0].endswith("feed is read to its end.")
+    assert lake.status(3600, max_lag_seconds=300).verdict == "stale"
+    lake.checkpoint(lake.head, step=13, counts={"backlog": 3})
+    assert lake.status(3600).verdict == "stale"
+    unmet = Tracked(1, "shop", completeness=incomplete(Why.UNMET))
+    lake.checkpoint(lake.head, step=14, counts={"backlog": 0}, tables={ORDERS: unmet})
+    assert lake.status(3600).verdict == "stale"
+
+
+def test_after_a_run_to_the_ends_the_tables_are_complete(lake: Lake) -> None:
+    """It is said that nothing runs now; a run that a user stopped leaves tables that go stale."""
+    ended = Stop("", "", AT + 5000)
+    lake.checkpoint(lake.orders(1), released=True, stopped=ended)
+
+    found = lake.status(3600)
+
+    assert (found.verdict, found.exit_code, found.explanation) == ("complete", 0, None)
+    assert found.summary == "the only table is true"
+    assert told(found.notes)[0] == (
+        f"No applier runs now: `run --once` ended at {iso(AT + 5000)}, at the ends that the source had when it "
+        f"began. `applier run -c {lake.world.config.path}` applies what came later."
+    )
+    assert lake.status(3600, max_lag_seconds=300).exit_code == 1
+    lake.checkpoint(lake.head, step=13, released=True)
+    assert lake.status(3600).verdict == "stale"
+    lake.checkpoint(lake.head, step=14, written_at=AT + 3_600_000, stopped=ended)
+    assert lake.status(3600).verdict == "stale"
+
+
+def test_a_changefeed_that_catches_up_is_not_stale(lake: Lake) -> None:
+    """While a backlog is left and the lag falls; the exit code is that of tables that are behind."""
+    read = {TopicPartition("shop", 0): Reading(100, TS)}
+    counts = {"backlog": 1_200_000}
+    for step, behind in ((12, 9000), (13, 7500), (14, 7200)):
+        lake.checkpoint(
+            1,
+            step=step,
+            resolved_ts=TS - 9000 + step,
+            written_at=AT + behind * 1000 + step,
+            partitions=read,
+            counts=counts,
+            snapshots={},
+            tables={},
+        )
+
+    found = lake.status(7201)
+
+    assert (found.verdict, found.exit_code, told(found.stale)) == ("catching up", 1, ())
+    assert told(found.notes) == ("The tables are 2 h behind and catch up, with 1,200,000 messages to read.",)
+    assert lake.status(7201, max_lag_seconds=300).verdict == "stale"
+    lake.checkpoint(
+        1, step=15, resolved_ts=TS, written_at=AT + 9_900_000, partitions=read, counts=counts, snapshots={}, tables={}
+    )
+    assert lake.status(9901).verdict == "stale"
+
+
+def test_a_changefeed_that_has_just_begun_catches_up(lake: Lake) -> None:
+    """Nothing of its feed is applied yet."""
+    holder = replace(HOLDER, since=AT)
+    lake.checkpoint(1, resolved_ts=0, partitions={}, snapshots={}, tables={}, holder=holder)
+
+    assert (lake.status(30).verdict, told(lake.status(30).notes)) == (
+        "catching up",
+        ("The first messages are being read.",),
+    )
+    assert lake.status(400).verdict == "stale"
+
+
 def test_a_feed_in_offset_order_goes_by_the_sign_of_life(lake: Lake) -> None:
     """It has no resolved ts, so what counts is the age of the last checkpoint."""
     lake.world.raw["changefeed"]["order"] = "offset"

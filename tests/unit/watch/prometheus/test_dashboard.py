@@ -73,7 +73,7 @@ def test_the_timeline_has_a_number_a_word_and_a_colour_for_each_state() -> None:
 
     assert {state for state, _ in numbers} == set(get_args(TableState))
     assert {number: word["text"] for number, word in words.items()} == {number: state for state, number in numbers}
-    colours = {"good": "green", "bad": "red", "wait": "orange", None: "blue"}
+    colours = {"good": "green", "bad": "red", "wait": "orange", "held": "orange", None: "blue"}
     assert {word["text"]: word["color"] for word in words.values()} == {
         state: colours[TONES.get(state)] for state in get_args(TableState)
     }
