@@ -264,6 +264,9 @@ def _rowless(tokens: Tokens) -> bool:
     if tokens.skip("ALGORITHM", "LOCK", "ATTRIBUTES", "STATS_OPTIONS"):
         tokens.value("a value", WORD, STRING)
         return True
+    if tokens.skip("ORDER BY"):
+        _order(tokens)
+        return True
     if tokens.skip("SET TIFLASH REPLICA", "SET HYPO TIFLASH REPLICA"):
         tokens.take_of("a number of replicas", NUMBER)
         if tokens.skip("LOCATION LABELS"):
@@ -281,3 +284,16 @@ def _rowless(tokens: Tokens) -> bool:
 
 _WORDS = ("CACHE", "NOCACHE", "SECONDARY_LOAD", "SECONDARY_UNLOAD", "COMPACT TIFLASH REPLICA", "COMPACT")
 _PHRASES = ("ENABLE KEYS", "DISABLE KEYS", "WITH VALIDATION", "WITHOUT VALIDATION", "READ ONLY", "READ WRITE")
+
+
+def _order(tokens: Tokens) -> None:
+    """Take what follows ORDER BY: `a, b DESC`. A comma may as well begin the next specification."""
+    _order_item(tokens)
+    while tokens.at(",") and (tokens.ahead(1).kind == NAME or tokens.ahead(2).is_("", ",", "ASC", "DESC", ".")):
+        tokens.take()
+        _order_item(tokens)
+
+
+def _order_item(tokens: Tokens) -> None:
+    tokens.column_name()
+    tokens.skip("ASC", "DESC")

@@ -183,6 +183,7 @@ ROWLESS = [
     "ATTRIBUTES = 'x'",
     "STATS_OPTIONS = 'x'",
     "PARTITION `p0` ATTRIBUTES = 'x'",
+    "ORDER BY `a`, `b` DESC",
 ]
 
 
