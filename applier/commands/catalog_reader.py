@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+import re
+import socket
 import sqlite3
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -26,6 +28,23 @@ _JAVA_ONLY = ("io-impl", "catalog-impl", "cache-enabled", "cache.", "jdbc.", "me
 
 _DRIVERS = {"postgresql": "postgresql+psycopg2", "mysql": "mysql+pymysql", "mariadb": "mysql+pymysql"}
 """SQLAlchemy's names of JDBC subprotocols."""
+
+_UNRESOLVED = re.compile(
+    r"(?:Failed to resolve|could not translate host name|[Cc]ould(?: not|n't) resolve host(?: name)?|"
+    r"server on(?= '[^']*' \(\[Errno -))(?: ['\"]([\w.-]+)['\"])?"
+)
+"""What libraries say of a host that does not resolve, with its name where they give it."""
+
+_NO_LOGIN = re.compile(
+    r"password authentication failed|no password supplied|Access denied for user|\(1045,|"
+    r"AWS Error (?:ACCESS_DENIED|INVALID_ACCESS_KEY_ID|SIGNATURE_DOES_NOT_MATCH)|HTTP status 40[13]\b|"
+    r"\((?:AccessDenied\w*|InvalidAccessKeyId|SignatureDoesNotMatch|UnrecognizedClientException|ExpiredToken\w*|"
+    r"InvalidClientTokenId)\)"
+)
+"""What databases and storages say of a log-in that they refuse."""
+
+_DENIED = ("UnauthorizedError", "ForbiddenError", "AuthorizationExpiredError", "OAuthError", "NoCredentialsError")
+"""Errors of PyIceberg and boto3 that say the same."""
 
 _EXTRAS = {
     "psycopg2": "postgres",
@@ -227,10 +246,37 @@ def reported(what: str, kind: str = "") -> Iterator[None]:
         if _is_locked(error):
             hint = "a program writes to it, or keeps a transaction open: give the command again when that has ended."
             raise TransientError(f"Cannot {what}: its SQLite file is locked.", hint) from error
+        reason, hint = _answered(error)
+        raise TransientError(f"Cannot {what} ({reason}).", hint) from error
+
+
+def _answered(error: Exception) -> tuple[str, str]:
+    """Why a call failed, and what to look at: the host, the log-in, or both where the error shows neither."""
+    causes = list(_causes(error))
+    if any(isinstance(cause, socket.gaierror) or _UNRESOLVED.search(str(cause)) for cause in causes):
+        named = next((found for cause in causes if (found := _UNRESOLVED.search(str(cause))) and found[1]), None)
+        host = f"host {named[1]}" if named else "the host"
+        return f"{host} does not resolve", "correct the host in [catalog], or see to the name service of this machine."
+    if any(type(cause).__name__ in _DENIED or _NO_LOGIN.search(str(cause)) for cause in causes):
+        said = reason_of(error)
+        reason = said if said.startswith("the storage") else "the log-in is refused"
+        return reason, "correct the log-in in [catalog] (user, password or key), or give it the rights."
+    if any(isinstance(cause, ConnectionRefusedError) for cause in causes):
+        return "the connection is refused", "correct host and port in [catalog], or start the server that is to listen."
+    if is_overload(error):
+        hint = "the storage is out of order or overloaded for now: give the command again when it answers."
+    else:
         hint = "check [catalog]: its address, its log-in, and whether it and its storage can be reached from here."
-        if is_overload(error):
-            hint = "the storage is out of order or overloaded for now: give the command again when it answers."
-        raise TransientError(f"Cannot {what} ({reason_of(error)}).", hint) from error
+    return reason_of(error), hint
+
+
+def _causes(error: BaseException) -> Iterator[BaseException]:
+    """An error and those that it comes from, also where a library hands them over in its own way."""
+    found: list[BaseException] = [error]
+    for one in found:
+        inner = one.__cause__, one.__context__, getattr(one, "orig", None), getattr(one, "reason", None), *one.args
+        found += [it for it in inner if isinstance(it, BaseException) and not any(it is known for known in found)]
+    yield from found
 
 
 def _is_locked(error: Exception) -> bool:

@@ -18,7 +18,7 @@ from applier.pipeline import topics
 from applier.pipeline.build import assembled
 from applier.pipeline.load.begin import refuse_unloaded
 from applier.pipeline.stall import is_still, refuse_stall, stall, way_out
-from applier.pipeline.state import keep_end, keep_ends_reached, keep_still
+from applier.pipeline.state import State, keep_end, keep_ends_reached, keep_still
 from applier.pipeline.step import Pipeline, Step
 from applier.pipeline.tables import completeness, layouts
 from applier.runtime import terminal
@@ -157,20 +157,27 @@ def follow(
         if not step.resolved and not step.status.messages:
             # A topic without a message says nothing about watermarks.
             progress = now
-        # There is no more in an archive that is read to its end.
-        is_over = pipeline.config.source.archive is not None and is_still(step)
-        if now - progress > settings.stall_seconds and not warned and not is_over and stall(step):
-            if step.silent and not step.resolved:
-                refuse_stall(step)
-            reports.step(step.status)
-            hint = way_out(step)
-            logger().warning("watermark stands still", reason=f"{stall(step)} Hint: {hint}" if hint else stall(step))
+        if now - progress > settings.stall_seconds and not warned and _is_stalled(step, pipeline.config):
+            _tell(step, pipeline.state, reports)
             warned = True
-            if is_still(step):
-                with_retry(lambda: keep_still(pipeline.state))
         if (step.complete or step.is_longest) and not stop.is_set():
             idle = _say_idle(step, idle)
             stop.wait(pace.after(step))
+
+
+def _is_stalled(step: Step, config: Config) -> bool:
+    """Whether something holds the watermark back; an archive that is read to its end only has no more."""
+    return bool(stall(step)) and not (config.source.archive is not None and is_still(step))
+
+
+def _tell(step: Step, state: State, reports: Reports) -> None:
+    if step.silent and not step.resolved:
+        refuse_stall(step)
+    reports.step(step.status)
+    hint = way_out(step)
+    logger().warning("watermark stands still", reason=f"{stall(step)} Hint: {hint}" if hint else stall(step))
+    if is_still(step):
+        with_retry(lambda: keep_still(state))
 
 
 @dataclass(slots=True)

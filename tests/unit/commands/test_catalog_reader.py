@@ -10,6 +10,7 @@ from types import SimpleNamespace
 
 import pyarrow as pa
 import pytest
+from pyiceberg.exceptions import UnauthorizedError
 
 from applier.commands.catalog_reader import catalog_properties, open_lake, reported
 from applier.config.settings import CatalogSection
@@ -165,7 +166,7 @@ def test_a_reader_waits_a_second_for_a_lock(tmp_path: Path, monkeypatch: pytest.
         (
             "When reading information for key 'a?token=x': AWS Error ACCESS_DENIED during HeadObject operation: No",
             "(the storage answers ACCESS_DENIED)",
-            "check [catalog]: its address, its log-in",
+            "correct the log-in in [catalog] (user, password or key), or give it the rights.",
         ),
         ("something of token=x", "(OSError)", "check [catalog]: its address, its log-in"),
     ],
@@ -178,3 +179,48 @@ def test_what_a_storage_answers_is_named(text: str, reason: str, hint: str) -> N
     assert reason in raised.value.what
     assert raised.value.hint.startswith(hint)
     assert "token" not in str(raised.value)
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ("HTTPConnection(host='db.example', port=80): Failed to resolve 'db.example' ([Errno -2] …)", "host db.example"),
+        ('could not translate host name "db.example" to address: Name or service not known', "host db.example"),
+        ("(2003, \"Can't connect to MySQL server on 'db.example' ([Errno -2] Name or …)\")", "host db.example"),
+        ("AWS Error NETWORK_CONNECTION during HeadObject operation: Couldn't resolve host name", "the host"),
+    ],
+)
+def test_a_host_that_does_not_resolve_is_named_and_no_login(text: str, reason: str) -> None:
+    """The sentence leads to the one key that is wrong."""
+    with pytest.raises(TransientError) as raised, reported("open catalog lake"):
+        raise OSError(text)
+
+    assert raised.value.what == f"Cannot open catalog lake ({reason} does not resolve)."
+    assert raised.value.hint == "correct the host in [catalog], or see to the name service of this machine."
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        OSError('connection to server at "db", port 5432 failed: FATAL:  password authentication failed for user "u"'),
+        OSError("(1045, \"Access denied for user 'u'@'h' (using password: YES)\")"),
+        UnauthorizedError("NotAuthorizedException: token=x"),
+        OSError("An error occurred (UnrecognizedClientException) when calling the GetTable operation: …"),
+    ],
+)
+def test_a_login_that_is_refused_is_named_and_no_host(error: Exception) -> None:
+    """A server that refuses a log-in has answered."""
+    with pytest.raises(TransientError) as raised, reported("open catalog lake"):
+        raise error
+
+    assert raised.value.what == "Cannot open catalog lake (the log-in is refused)."
+    assert raised.value.hint.startswith("correct the log-in in [catalog] (user")
+
+
+def test_a_catalog_that_nothing_listens_for_is_no_matter_of_the_login() -> None:
+    """The causes count that a library hands over inside its own error."""
+    with pytest.raises(TransientError) as raised, reported("open catalog lake"):
+        raise OSError(ValueError(), ConnectionRefusedError(111, "Connection refused"))
+
+    assert raised.value.what == "Cannot open catalog lake (the connection is refused)."
+    assert "log-in" not in raised.value.hint
