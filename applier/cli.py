@@ -105,18 +105,24 @@ def status(  # noqa: PLR0913 - each is an option
     *,
     max_lag: Annotated[
         float | None,
-        typer.Option(help="Lag in seconds beyond which the tables are stale. Default: http.max_lag_seconds."),
+        typer.Option(
+            help="Age in seconds beyond which tables are stale, whatever explains it. Default: http.max_lag_seconds."
+        ),
     ] = None,
-    tables: Annotated[str, typer.Option(help="List these tables with their snapshots: shop.a,shop.b*, or *.*")] = "",
-    ddl: Annotated[bool, typer.Option("--ddl", help="Show the newest DDL with the decisions on them.")] = False,
+    tables: Annotated[
+        str, typer.Option(help="List these tables with their snapshots, by rules: shop.a,shop.b*, or *.* for all.")
+    ] = "",
+    ddl: Annotated[bool, typer.Option("--ddl", help="Show the newest DDL, and what became of each.")] = False,
     partitions: Annotated[bool, typer.Option("--partitions", help="Show how far each partition is read.")] = False,
     cut: Annotated[
-        bool, typer.Option("--cut", help="Print only the queries that read all tables as of one moment.")
+        bool, typer.Option("--cut", help="Print only the queries that read all tables as of one moment, for ENGINE.")
     ] = False,
     watch: Annotated[
         float | None, typer.Option(help="Redraw every so many seconds, until Ctrl-C.", min=0.1, show_default=False)
     ] = None,
-    page: Annotated[Path | None, typer.Option(help="Also write it to this file, as a page for a browser.")] = None,
+    page: Annotated[
+        Path | None, typer.Option(help="Also write this report to a file, as a page for a browser.")
+    ] = None,
     as_json: AsJson = False,
 ) -> None:
     """Show whether the tables are true, what to do if not, how far they are, and why they lag."""
@@ -162,17 +168,30 @@ def backfill(  # noqa: PLR0913 - each is an option
     config: ConfigFile,
     *,
     begin: Annotated[
-        str | None, typer.Option("--from", help="Offsets (0:100,1:250), a time, a resolved ts, or beginning.")
+        str | None,
+        typer.Option("--from", help="Begin here: offsets (0:100,1:250), a time in UTC, a resolved ts, or beginning."),
     ] = None,
-    end: Annotated[str | None, typer.Option("--to", help="The same; or end, the default.")] = None,
+    end: Annotated[
+        str | None,
+        typer.Option("--to", help="End here, in the same forms; or end, the default: what the source has now."),
+    ] = None,
     tables: Tables = "",
-    branch: Annotated[str, typer.Option(help="Build the tables in this branch, and compare it with main.")] = "",
-    publish: Annotated[bool, typer.Option("--publish", help="Make the branch current.")] = False,
-    repair: Annotated[bool, typer.Option("--repair", help="Apply again what the tables already have.")] = False,
+    branch: Annotated[
+        str, typer.Option(help="Build the tables in a branch of this name, and compare it with what readers see.")
+    ] = "",
+    publish: Annotated[
+        bool, typer.Option("--publish", help="With --branch: show readers what the branch holds.")
+    ] = False,
+    repair: Annotated[
+        bool,
+        typer.Option("--repair", help="Apply the range once more to tables that have it, to restore damaged rows."),
+    ] = False,
     dead_letters: Annotated[
         bool, typer.Option("--dead-letters", help="Apply what the dead letters left out, now that they can be read.")
     ] = False,
-    archive: Annotated[str | None, typer.Option(help="Read recorded messages of this folder instead.")] = None,
+    archive: Annotated[
+        str | None, typer.Option(help="Read the recorded messages of this folder, not the source.")
+    ] = None,
     plan: Annotated[bool, typer.Option("--plan", help="Show what would be read and written, and do nothing.")] = False,
     take_over: TakeOver = False,
     log_level: LogLevel = "warning",
@@ -208,11 +227,14 @@ def load(
     config: ConfigFile,
     *,
     export: Annotated[
-        str | None, typer.Option("--from", help="Folder of a Dumpling export. Default: upstream.dump.")
+        str | None,
+        typer.Option("--from", help="Folder of a Dumpling export. Default: upstream.dump of the configuration."),
     ] = None,
     tables: Tables = "",
     plan: Annotated[bool, typer.Option("--plan", help="Show what would be loaded, and do nothing.")] = False,
-    again: Annotated[bool, typer.Option("--again", help="Load tables that have the rows of this export, too.")] = False,
+    again: Annotated[
+        bool, typer.Option("--again", help="Also load tables that are live and have the rows of this export already.")
+    ] = False,
     take_over: TakeOver = False,
     log_level: LogLevel = "warning",
 ) -> None:

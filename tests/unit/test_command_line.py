@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 import structlog
 from typer.main import get_command
+from typer.testing import CliRunner
 
 from applier import cli
 
@@ -139,3 +140,13 @@ def test_commands_are_completed(monkeypatch: pytest.MonkeyPatch, capsys: pytest.
         get_command(cli.app).main([], "applier", standalone_mode=False)
 
     assert (ended.value.code, capsys.readouterr().out) == (0, "dead-letters\n")
+
+
+@pytest.mark.parametrize("command", ["backfill", "status", "load", "ddl skip", "park"])
+def test_each_option_is_explained_by_itself(command: str) -> None:
+    """Nobody reads a list of options from its top: none leans on the line above, and rules have their signs."""
+    shown = CliRunner().invoke(cli.app, [*command.split(), "--help"], terminal_width=200).output
+
+    assert "The same" not in shown
+    assert "--tables" not in shown or "shop.b*" in shown
+    assert "--log-level" not in shown or "<debug|info|warning|error>" in shown

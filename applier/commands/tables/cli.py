@@ -41,13 +41,19 @@ ConfigFile = Annotated[
         callback=_remember,
     ),
 ]
-Tables = Annotated[str, typer.Option(help="Filter rules that choose tables: shop.a,shop.b*.")]
+Tables = Annotated[
+    str,
+    typer.Option(
+        help="Rules that choose tables, by commas: shop.a is one, shop.b* all that begin so, !shop.b1 none of them."
+    ),
+]
 Plan = Annotated[bool, typer.Option("--plan", help="Show what the command would do, and do nothing.")]
 TakeOver = Annotated[
     bool, typer.Option("--take-over", help="Take the changefeed even if another applier seems to hold it.")
 ]
 LogLevel = Annotated[
-    Literal["debug", "info", "warning", "error"], typer.Option(help="The least severe log events that are written.")
+    Literal["debug", "info", "warning", "error"],
+    typer.Option(help="Write log events of this level and above to standard error."),
 ]
 
 

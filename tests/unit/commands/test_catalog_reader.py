@@ -184,7 +184,10 @@ def test_what_a_storage_answers_is_named(text: str, reason: str, hint: str) -> N
 @pytest.mark.parametrize(
     ("text", "reason"),
     [
-        ("HTTPConnection(host='db.example', port=80): Failed to resolve 'db.example' ([Errno -2] …)", "host db.example"),
+        (
+            "HTTPConnection(host='db.example', port=80): Failed to resolve 'db.example' ([Errno -2] …)",
+            "host db.example",
+        ),
         ('could not translate host name "db.example" to address: Name or service not known', "host db.example"),
         ("(2003, \"Can't connect to MySQL server on 'db.example' ([Errno -2] Name or …)\")", "host db.example"),
         ("AWS Error NETWORK_CONNECTION during HeadObject operation: Couldn't resolve host name", "the host"),
