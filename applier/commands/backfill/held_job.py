@@ -85,7 +85,7 @@ class HeldJob:
         """Let the branch of a table show its copy.
 
         Raises:
-            RangeRefused: The table is gone, or was written meanwhile.
+            RangeRefused: The table or its copy is gone, or the table was written meanwhile.
         """
         own = next(own for own, shown in self.members.items() if shown == name)
         copies, catalog = self.run.copies, self.main.targets.catalog
@@ -93,13 +93,19 @@ class HeldJob:
         if table is None:
             what = f"Table {'.'.join(self.main.targets.identifier(name))} is not in the catalog: no branch can show it."
             raise RangeRefused(what, "give the range with --repair, which makes the table anew.")
+        self._copy_to_show(name)
         if copies.is_outdated(name, own):
             raise RangeRefused(f"Table {table} was written while it was brought back.", "give the same command again.")
         copies.settle(name, own, self.goal, {BACKFILL: self.branch})
-        copy = self.copy(name)
-        assert copy is not None  # noqa: S101 - `refuse_short` has seen its CREATE TABLE, or it was copied
+        copy = self._copy_to_show(name)
         self.main.targets.confirm()
         clone.show_in_branch(table, copy, self.branch)
+
+    def _copy_to_show(self, name: TableName) -> Table:
+        copy = self.copy(name)
+        if copy is None:
+            raise RangeRefused(f"Others have dropped the copy of table {name}.", "give the same command again.")
+        return copy
 
     def publish(self) -> None:
         """Let readers see the copies, and the changefeed go on with them; may be called again after a crash.
