@@ -13,12 +13,19 @@ class Route:
 
     Attributes:
         template: `namespace.table` with `{database}` and `{table}` in it; more dots make more namespace levels. Dots
-            inside upstream names do not: they stay part of one level.
+            inside upstream names do not: they stay part of one level. Own routes of the applier have `{both}` instead:
+            database and table in one level, which no other table has.
     """
 
     template: str
 
     def identifier(self, name: TableName) -> tuple[str, ...]:
         """Namespace levels and table name of an upstream table."""
-        values = {"database": name.database, "table": name.table}
+        values = {"database": name.database, "table": name.table, "both": _both(name)}
         return tuple(level.format_map(values) for level in self.template.split("."))
+
+
+def _both(name: TableName) -> str:
+    """A database and a table as one name: the first two underscores part them, or the length of the database does."""
+    is_plain = "__" not in f"{name.database}_"
+    return f"{name.database}__{name.table}" if is_plain else f"__{len(name.database)}_{name.database}__{name.table}"

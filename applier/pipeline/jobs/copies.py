@@ -66,7 +66,7 @@ class Copies:
     @property
     def settings(self) -> TablesSection:
         """Where the copies go; a copy of a table that is dropped is only forgotten."""
-        route = self.route or f"{namespace(self.main.feed.name)}.{{database}}__{{table}}__{self.job}"
+        route = self.route or f"{namespace(self.main.feed.name)}.{{both}}__{self.job}"
         changes = {"route": route, "include": ("*.*",), "on_drop": "keep", "incomplete": "allow"}
         return self.main.maker.settings.model_copy(update=changes)
 

@@ -77,7 +77,7 @@ def namespace(changefeed: str) -> str:
 
 def route(changefeed: str) -> str:
     """The route of these tables, as `tables.route`."""
-    return f"{namespace(changefeed)}.{{database}}__{{table}}"
+    return f"{namespace(changefeed)}.{{both}}"
 
 
 def place_of(changefeed: str, name: TableName) -> tuple[str, ...]:

@@ -81,6 +81,29 @@ def test_an_export_names_a_table_in_any_letters() -> None:
     assert place_of("feed", ROWS) == place_of("feed", STATEMENT)
 
 
+@pytest.mark.parametrize(
+    "names",
+    [
+        [("a__b", "c"), ("a", "b__c")],
+        [("a_", "b"), ("a", "_b"), ("a", "b")],
+        [("_", "_"), ("__", ""), ("", "__")],
+        [("a__b", "c"), ("4_a__b", "c"), ("_4_a", "b__c"), ("__4_a", "b__c")],
+        [("_a", "b"), ("__a", "b"), ("", "_a__b")],
+    ],
+)
+def test_no_two_tables_are_loaded_or_copied_in_one_place(names: list[tuple[str, str]]) -> None:
+    """The rows of one would be shown as the other."""
+    found = [TableName(*name) for name in names]
+    assert len({place_of("feed", name) for name in found}) == len(found)
+    assert len({Route("copies.{both}__12345678").identifier(name) for name in found}) == len(found)
+
+
+def test_the_place_of_a_load_is_plain_where_no_other_table_has_it() -> None:
+    """Loads that an older version has begun are found."""
+    assert place_of("feed", TableName("my_shop", "t__x"))[-1] == "my_shop__t__x"
+    assert place_of("feed", TableName("my__shop", "t"))[-1] == "__8_my__shop__t"
+
+
 def test_a_table_keeps_the_letters_in_which_it_was_made() -> None:
     """They decide where its rows lie: no later message or row moves them."""
     tables = Tables([_version(STATEMENT)])
