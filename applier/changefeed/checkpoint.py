@@ -55,6 +55,8 @@ class Tracked(NamedTuple):
             restart.
         completeness: Whether it holds every row; None where nothing is known of it.
         loaded: TSO of the export that its rows come from: the table has everything at or below it; 0 for none.
+        identity: `Table.identity` of its Iceberg table; "" where it is not known, and for parked tables, whose position
+            has it.
     """
 
     version: int
@@ -62,6 +64,7 @@ class Tracked(NamedTuple):
     partitioning: Partitioning | None = None
     completeness: Completeness | None = None
     loaded: Count = 0
+    identity: str = ""
 
 
 STILL = "still"

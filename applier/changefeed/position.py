@@ -47,8 +47,8 @@ class FeedPosition:
         version: Number of its `TableVersion` here; None for a table that begins here, with its CREATE TABLE.
         partitioning: How it is partitioned here.
         passed: In offset order the newest DDL of the table that each partition has had.
-        table: UUID of the Iceberg table that left here. Where that one was gone or another had its name, the snapshot
-            that it must have; "" if none is known, as in older checkpoints.
+        table: `Table.identity` of the Iceberg table that left here. Where it is not known, "@" and the snapshot that it
+            must have; "" if neither is, as in older checkpoints.
         is_loaded: The place belongs to the table that an export was loaded into, not to the one that readers see.
     """
 

@@ -215,6 +215,7 @@ def assemble(config: Config, source: Source, catalog: Catalog, state: State) -> 
         fenced=max(state.checkpoint.fenced, state.checkpoint.unfenced),
         spelt=lambda name: state.tables.spelt(name),  # noqa: PLW0108 A restart begins with other tables.
     )
+    state.identity = lambda name: targets.tracked_identity(name, is_settled=name not in state.unsettled)
     _fence(state, targets)
     scanner = WindowScanner(
         source,

@@ -80,6 +80,7 @@ class State:
         supplied: Tables as the configuration declares them; each counts until the feed first concerns its table.
         lives: The names of all tables, where the protocol does not hold them whole.
         config_path: Path of the configuration file, for commands in messages.
+        identity: What a table that is not parked is in the catalog, as `Tracked.identity`; "" where that is not known.
         keeps_cut: False for a job that brings tables back in copies: they need not be one cut, as no reader sees them.
     """
 
@@ -98,6 +99,7 @@ class State:
     supplied: Tables = field(default_factory=Tables)
     lives: Lives | None = None
     config_path: str = "applier.toml"
+    identity: Callable[[TableName], str] = lambda name: ""
     keeps_cut: bool = True
     _writing: threading.RLock = field(default_factory=threading.RLock)
 
@@ -154,9 +156,10 @@ class State:
     def tracked(self) -> dict[TableName, Tracked]:
         """What each table is, for the checkpoint."""
         found = {
-            name: Tracked(version.version, self.topics.get(name, ""), form, self.completeness.get(name), loaded)
+            name: Tracked(version.version, self.topics.get(name, ""), form, known, self.loaded.get(name, 0), identity)
             for name, version in self.tables.items()
-            for form, loaded in [(self.tables.partitioning(name), self.loaded.get(name, 0))]
+            for known, form in [(self.completeness.get(name), self.tables.partitioning(name))]
+            for identity in ["" if known is not None and known.is_parked else self.identity(name)]
         }
         # Parked tables without any version, and those whose CREATE TABLE is yet to be read.
         others = ((name, known) for name, known in self.completeness.items() if name not in found)

@@ -106,8 +106,8 @@ class TableDdl:
 
         One whose DROP `is_passed` stays, unless it is parked: the configuration ignores what removes it.
         """
-        writer = self.targets.writer(name)
-        if writer is None:
+        if (writer := self.targets.writer(name)) is None:
+            self.targets.forget(name)
             return
         is_parked = name in self.state.parked
         stays = not TableFilter(self.settings.include).admits(name) if is_parked else is_passed

@@ -162,6 +162,8 @@ def adopt(state: State, targets: TargetTables, name: TableName, why: str) -> Non
     Raises:
         TableMismatch: The catalog has no such table, or it holds no rows.
     """
+    # Whatever table has the name now is the one that the user means.
+    targets.forget(name)
     writer = targets.writer(name)
     if writer is None or writer.head is None:
         what = f"Table {'.'.join(targets.identifier(name))} is not in the catalog, or holds no rows."

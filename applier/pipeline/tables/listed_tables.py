@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
+from applier.changefeed.checkpoint import Checkpoint
 from applier.changefeed.table import TableName
 from applier.errors import BY_HAND, TableMismatch
 from applier.sink.write.table_writer import TableWriter
+
+SNAPSHOT = "@"
+"""How the identity of a table begins that is known by a snapshot alone; see `FeedPosition.table`."""
 
 
 @dataclass(slots=True)
@@ -22,26 +26,41 @@ class ListedTables:
     is_strict: bool = False
     broken: dict[TableName, TableMismatch] = field(default_factory=dict)
     _heads: dict[tuple[str, ...], int] = field(default_factory=dict)
+    _identities: dict[tuple[str, ...], str] = field(default_factory=dict)
 
-    def restore(self, heads: Mapping[tuple[str, ...], int]) -> None:
-        """Begin at a checkpoint; `heads` are the snapshots that it lists."""
-        self._heads = dict(heads)
+    def restore(self, checkpoint: Checkpoint, place: Callable[[TableName], tuple[str, ...]]) -> None:
+        """Begin at a checkpoint; `place` is where an upstream table goes."""
+        self._heads = dict(checkpoint.snapshots)
+        known = {name: tracked.identity for name, tracked in checkpoint.tables.items() if tracked.identity}
+        self._identities = {place(name): identity for name, identity in known.items()}
         self.broken.clear()
 
     def head(self, identifier: tuple[str, ...]) -> int | None:
         """The snapshot that the checkpoint lists of a table."""
         return self._heads.get(identifier)
 
+    def identity(self, identifier: tuple[str, ...]) -> str:
+        """What a table is; "" where that is not known yet."""
+        return self._identities.get(identifier, "")
+
+    def meet(self, identifier: tuple[str, ...], writer: TableWriter) -> None:
+        """From here on a table that was not known must be what it is now, unless others may have replaced it."""
+        if identifier not in self._identities and (writer.known is not None or identifier not in self._heads):
+            self._identities[identifier] = writer.table.identity
+
     def forget(self, identifier: tuple[str, ...]) -> None:
         """Forget a table that was dropped or made anew."""
         self._heads.pop(identifier, None)
+        self._identities.pop(identifier, None)
 
     def rename(self, identifier: tuple[str, ...], to: tuple[str, ...]) -> None:
         """Follow a table to its new name, which no other has any more."""
-        head = self._heads.pop(identifier, None)
+        head, identity = self._heads.pop(identifier, None), self._identities.pop(identifier, None)
         self.forget(to)
         if head is not None:
             self._heads[to] = head
+        if identity is not None:
+            self._identities[to] = identity
 
     def damage(
         self, identifier: tuple[str, ...], writer: TableWriter | None, *, is_listed: bool
@@ -53,19 +72,26 @@ class ListedTables:
         if writer is None:
             return _lost(identifier, is_other=False) if is_listed or self._must_be_there(identifier) else None
         try:
+            self._refuse_other(identifier, writer)
             writer.hold_to(self._heads.get(identifier))
         except TableMismatch as error:
             return error
         return None
 
     def refuse_lost(self, identifier: tuple[str, ...], writer: TableWriter | None) -> None:
-        """Refuse to begin a table anew that the checkpoint lists: its older rows would be missing.
+        """Refuse to write to another table than the checkpoint lists: the older rows would be missing.
 
         Raises:
             TableMismatch: The table is gone, or another one has its name.
         """
         if self._must_be_there(identifier) and (writer is None or writer.known is None):
             raise _lost(identifier, is_other=writer is not None)
+        if writer is not None:
+            self._refuse_other(identifier, writer)
+
+    def _refuse_other(self, identifier: tuple[str, ...], writer: TableWriter) -> None:
+        if self._identities.get(identifier, writer.table.identity) != writer.table.identity:
+            raise _other(writer, "the checkpoint lists")
 
     def _must_be_there(self, identifier: tuple[str, ...]) -> bool:
         return self.is_strict and identifier in self._heads
@@ -77,18 +103,22 @@ def refuse_other(writer: TableWriter, identity: str) -> None:
     Raises:
         TableMismatch: It was replaced, or another one has its name.
     """
-    if identity.lstrip("-").isdigit():
-        is_it = writer.table.has_snapshot(int(identity))
+    if identity.startswith(SNAPSHOT):
+        is_it = writer.table.has_snapshot(int(identity.removeprefix(SNAPSHOT)))
     else:
         # Of one that nothing is known of, its stamp at least says that this changefeed wrote it.
-        is_it = writer.table.uuid == identity if identity else writer.known is not None
+        is_it = writer.table.identity == identity if identity else writer.known is not None
     if not is_it:
-        what = f"Table {writer.table} is not the one that was parked: it was replaced, or another one has its name."
-        way_out = (
-            "Give the one that was parked its name back (ALTER TABLE RENAME, or system.register_table), and run "
-            f"`applier resume -c FILE --tables TABLE`; or {BY_HAND}"
-        )
-        raise TableMismatch(what, way_out)
+        raise _other(writer, "was parked")
+
+
+def _other(writer: TableWriter, one: str) -> TableMismatch:
+    what = f"Table {writer.table} is not the one that {one}: it was replaced, or another one has its name."
+    way_out = (
+        f"Give the one that {one} its name back (ALTER TABLE RENAME, or system.register_table), and run "
+        f"`applier resume -c FILE --tables TABLE`; or {BY_HAND}"
+    )
+    return TableMismatch(what, way_out)
 
 
 def _lost(identifier: tuple[str, ...], *, is_other: bool) -> TableMismatch:

@@ -14,6 +14,7 @@ from applier.ddl import actions
 from applier.errors import TerminalError
 from applier.pipeline.scan.statements import Ddl
 from applier.pipeline.state import State
+from applier.pipeline.tables.listed_tables import SNAPSHOT
 from applier.pipeline.tables.target_tables import TargetTables
 from applier.runtime.logs import logger
 
@@ -37,7 +38,8 @@ def park(
         state.completeness[name] = replace(known, partners=together)
         return
     order = targets.feed.order
-    applied = (targets.applied_ts(name) or 0) if order.has_watermark and name not in targets.listed.broken else 0
+    # Another table that has its name says nothing of it.
+    applied = (targets.applied_ts(name) or 0) if order.has_watermark and targets.damage(name) is None else 0
     state.completeness[name] = Completeness(
         reason,
         since=max(state.resolved_ts, applied),
@@ -64,8 +66,20 @@ def _position(state: State, targets: TargetTables, name: TableName) -> FeedPosit
         version.version,
         state.tables.partitioning(name),
         last.passed.get(name, {}),
-        table=targets.identity(name),
+        table=identity(targets, name),
     )
+
+
+def identity(targets: TargetTables, name: TableName) -> str:
+    """What a table is, as `FeedPosition.table` has it."""
+    listed, identifier = targets.listed, targets.identifier(name)
+    if known := listed.identity(identifier):
+        return known
+    writer = None if targets.damage(name) is not None else targets.writer(name)
+    head = listed.head(identifier)
+    if writer is not None and (writer.known is not None or head is None):
+        return writer.table.identity
+    return "" if head is None else f"{SNAPSHOT}{head}"
 
 
 def report(state: State, name: TableName, hint: str = "") -> None:

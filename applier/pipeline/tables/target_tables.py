@@ -100,7 +100,7 @@ class TargetTables:
             Resolved ts of the tables that are ahead of the checkpoint; 0 in a feed in offset order.
         """
         self._writers.clear()
-        self.listed.restore(checkpoint.snapshots)
+        self.listed.restore(checkpoint, self.identifier)
         self.snapshots = dict(checkpoint.snapshots)
         ahead = {}
         for name in names:
@@ -141,12 +141,12 @@ class TargetTables:
             return found
         return self.maker.misfit(writer, version)
 
-    def identity(self, name: TableName) -> str:
-        """What a table is, as `FeedPosition.table` has it."""
-        writer = None if self.damage(name) is not None else self.writer(name)
-        head = self.listed.head(self.identifier(name))
-        is_own = writer is not None and (writer.known is not None or head is None)
-        return writer.table.uuid if writer is not None and is_own else str(head or "")
+    def tracked_identity(self, name: TableName, *, is_settled: bool) -> str:
+        """What a table is, as `Tracked.identity` has it; one whose name is not settled is what it was before."""
+        identifier = self.identifier(name)
+        if is_settled and (writer := self._writers.get(identifier)) is not None:
+            self.listed.meet(identifier, writer)
+        return self.listed.identity(identifier)
 
     def applied_ts(self, name: TableName) -> int | None:
         """Resolved ts of the table's last commit that counts; None for a table that no applier has written."""
@@ -220,6 +220,7 @@ class TargetTables:
             return found
         identifier = self.identifier(version.name)
         self.confirm()
+        self.listed.forget(identifier)
         found = self._writers[identifier] = self.opened(self.maker.make(identifier, version, stamp.entries()))
         return found
 

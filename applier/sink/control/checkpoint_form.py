@@ -24,9 +24,10 @@ from applier.errors import TerminalError
 from applier.sink.control import former_words
 
 FORMAT = 7
-"""Version of the JSON form. It rises with every new member: a reader drops members that it does not know, and what it
-writes next would lack them. Format 4 does not hold which names a failed step has moved, and format 5 says in words why
-tables are what they are, and not what ended the last run. Format 6 does not hold which Iceberg table was parked."""
+"""Version of the JSON form. It rises with the first new member after a release, and with any other change: an older
+reader would drop members that it does not know, and what it writes next would lack them. Format 4 does not hold which
+names a failed step has moved, and format 5 says in words why tables are what they are, and not what ended the last run.
+Format 6 does not hold which Iceberg table each one is."""
 
 _OLDEST = 4
 """The oldest format that this version reads."""

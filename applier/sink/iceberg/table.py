@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import base64
+import hashlib
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, TypeVar
@@ -27,6 +29,7 @@ class Table:
         self.handle = handle
         self.identifier = identifier
         self._facts: dict[str, Any] = {}
+        self._identity = ""
 
     def __str__(self) -> str:
         return ".".join(self.identifier)
@@ -72,6 +75,17 @@ class Table:
     def uuid(self) -> str:
         """Identity that outlives renames, but not drop and create."""
         return str(self._asked(self.handle.uuid).toString())
+
+    @property
+    def identity(self) -> str:
+        """48 bits of a hash of the UUID: short, as each checkpoint has that of every table.
+
+        It is asked for once: no refresh makes another table of this one.
+        """
+        if not self._identity:
+            digest = hashlib.blake2b(self.uuid.encode(), digest_size=6).digest()
+            self._identity = base64.urlsafe_b64encode(digest).decode()
+        return self._identity
 
     @property
     def location(self) -> str:

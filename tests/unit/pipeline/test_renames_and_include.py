@@ -35,9 +35,10 @@ def test_a_table_that_is_renamed_out_of_the_included_names_is_not_shown_as_whole
         resolved_ts=5,
         ddl=SimpleNamespace(altered={}),
     )
-    listed = SimpleNamespace(broken=())
     feed = SimpleNamespace(order=ORDERS["resolved"])
-    targets: Any = SimpleNamespace(feed=feed, listed=listed, applied_ts=lambda _: None, identity=lambda _: "")
+    answers: dict[str, Any] = dict.fromkeys(("damage", "applied_ts"), lambda _: None)
+    listed = SimpleNamespace(identity=lambda _: "of-t")
+    targets: Any = SimpleNamespace(feed=feed, listed=listed, identifier=tuple, **answers)
 
     follow_include(progress, targets, NAME, is_wanted=is_wanted)
 

@@ -16,18 +16,18 @@ from applier.errors import TableMismatch
 from applier.pipeline.jobs.copies import Copies, CopyOutdated
 from applier.pipeline.jobs.handover import Handover
 from applier.pipeline.jobs.replay import Replay
-from applier.pipeline.tables.target_tables import TargetTables
+from applier.pipeline.tables import parking
 from applier.sink.iceberg import clone
 
 A = TableName("shop", "a")
 
 
-def copies(found: Any = None, *, uuid: str = "of-a", is_stamped: bool = True) -> Copies:
+def copies(found: Any = None, *, identity: str = "of-a", is_stamped: bool = True) -> Copies:
     """Those of job `ab`; the catalog has this table under every name of readers, and no copy."""
     made: Any = object.__new__(Copies)
     made.job, made._origins = "ab", {}
     writer = MagicMock()
-    writer.table.uuid, writer.table.has_snapshot = uuid, lambda snapshot: snapshot == -7
+    writer.table.identity, writer.table.has_snapshot = identity, lambda snapshot: snapshot == -7
     writer.known = object() if is_stamped else None
     made.main, made.targets = MagicMock(), MagicMock()
     made.main.writer.return_value, made.main.damage.return_value = writer, None
@@ -41,12 +41,12 @@ def copies(found: Any = None, *, uuid: str = "of-a", is_stamped: bool = True) ->
     [
         ("of-a", False, True),
         ("of-b", True, False),
-        ("-7", True, True),
-        ("-8", True, False),
+        ("@-7", True, True),
+        ("@-8", True, False),
         ("", True, True),
         ("", False, False),
     ],
-    ids=["its uuid", "another", "its snapshot", "of another", "unknown, stamped", "unknown, of others"],
+    ids=["its identity", "another", "its snapshot", "of another", "unknown, stamped", "unknown, of others"],
 )
 def test_a_table_that_is_not_the_one_that_was_parked_is_not_copied(
     monkeypatch: pytest.MonkeyPatch, parked: str, is_stamped: bool, is_it: bool
@@ -64,28 +64,30 @@ def test_a_table_that_is_not_the_one_that_was_parked_is_not_copied(
 
 
 @pytest.mark.parametrize(
-    ("written", "known", "head", "identity"),
+    ("listed", "written", "known", "head", "identity"),
     [
-        ("u", object(), 7, "u"),
-        ("u", None, None, "u"),
-        ("u", None, 7, "7"),
-        (None, None, 7, "7"),
-        (None, None, None, ""),
+        ("l", "u", object(), 7, "l"),
+        ("l", None, None, 7, "l"),
+        ("", "u", object(), 7, "u"),
+        ("", "u", None, None, "u"),
+        ("", "u", None, 7, "@7"),
+        ("", None, None, 7, "@7"),
+        ("", None, None, None, ""),
     ],
-    ids=["its own", "adopted", "of others", "gone", "never there"],
+    ids=["another", "gone, listed", "its own", "adopted", "of others", "gone", "never there"],
 )
-def test_a_parked_table_is_known_by_its_uuid_or_by_a_snapshot_that_it_must_have(
-    written: str | None, known: object, head: int | None, identity: str
+def test_a_parked_table_is_what_the_checkpoint_lists_or_known_by_a_snapshot_that_it_must_have(
+    listed: str, written: str | None, known: object, head: int | None, identity: str
 ) -> None:
     """The UUID of another table that has its name says nothing."""
-    writer = None if written is None else SimpleNamespace(known=known, table=SimpleNamespace(uuid=written))
+    writer = None if written is None else SimpleNamespace(known=known, table=SimpleNamespace(identity=written))
     targets: Any = SimpleNamespace(
         damage=lambda name: None,
         writer=lambda name: writer,
         identifier=lambda name: ("shop", name.table),
-        listed=SimpleNamespace(head=lambda identifier: head),
+        listed=SimpleNamespace(head=lambda identifier: head, identity=lambda identifier: listed),
     )
-    assert TargetTables.identity(targets, A) == identity
+    assert parking.identity(targets, A) == identity
 
 
 def test_a_copy_that_is_gone_is_not_begun_anew_with_a_part_of_its_rows() -> None:
