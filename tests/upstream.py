@@ -22,23 +22,10 @@ FROBNICATE = "FROBNICATE"
 
 
 class Name(NamedTuple):
-    """Name of a table; names that differ in letters alone are one."""
+    """Name of a table."""
 
     database: str
     table: str
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, Name) and self._folded == other._folded
-
-    def __ne__(self, other: object) -> bool:
-        return not self == other
-
-    def __hash__(self) -> int:
-        return hash(self._folded)
-
-    @property
-    def _folded(self) -> tuple[str, str]:
-        return self.database.lower(), self.table.lower()
 
     @property
     def quoted(self) -> str:

@@ -14,7 +14,7 @@ from tests.upstream import Cell, Change, Column, Database, Name, Row, Schema
 KEYS = 8
 """Keys are this few, so that they are inserted, deleted and inserted again."""
 
-_NAMES = [Name("shop", "orders"), Name("shop", "Items"), Name("mart", "Orders"), Name("shop", "spare")]
+_NAMES = [Name("shop", "orders"), Name("shop", "items"), Name("mart", "orders"), Name("shop", "spare")]
 APART = [Name("mart", "apart"), Name("mart", "apart_too")]
 """Tables that `tables.include` leaves out and takes in. They trade names among themselves: a name that comes from
 outside is refused, as docs/limitations.md says."""

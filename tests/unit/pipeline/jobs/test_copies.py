@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
 from unittest.mock import MagicMock, Mock
@@ -11,13 +12,21 @@ import pytest
 
 from applier.changefeed.completeness import Completeness, Reason, Why
 from applier.changefeed.position import FeedPosition
+from applier.changefeed.route import Route
 from applier.changefeed.table import TableName
 from applier.errors import TableMismatch
+from applier.order.feed_order import ORDERS
+from applier.pipeline.build import type_rules
 from applier.pipeline.jobs.copies import Copies, CopyOutdated
 from applier.pipeline.jobs.handover import Handover
 from applier.pipeline.jobs.replay import Replay
 from applier.pipeline.tables import parking
+from applier.pipeline.tables.changefeed import Changefeed
+from applier.pipeline.tables.loads import place_of, route
+from applier.pipeline.tables.table_maker import TableMaker
+from applier.pipeline.tables.target_tables import TargetTables
 from applier.sink.iceberg import clone
+from tests.unit.commands.check.world import World
 
 A = TableName("shop", "a")
 
@@ -142,3 +151,16 @@ def test_a_table_whose_create_is_refused_has_no_copy_to_show() -> None:
         patch.setattr(Handover, "_doubt_others", Mock())
         handover.parked({A: A})
     shown.show.assert_not_called()
+
+
+@pytest.mark.parametrize("letters", [("Shop", "UPPER"), ("shop", "upper")], ids=".".join)
+def test_a_load_is_placed_where_it_is_looked_for(letters: tuple[str, str]) -> None:
+    """A file, a statement and a request may each spell a table in letters of their own."""
+    table, catalog = TableName(*letters), cast("Any", None)
+    config = World(Path("/nowhere")).config
+    maker = TableMaker(catalog, config.tables, type_rules(config))
+    feed = Changefeed("shop", 1, ORDERS["resolved"])
+    made = TableName("Shop", "UPPER")
+    main = TargetTables(catalog, feed, maker, Route("x.{table}"), config.sink, spelt=lambda _: made)
+
+    assert Copies(main, "load", route("shop")).targets.identifier(table) == place_of("shop", TableName("shop", "upper"))
