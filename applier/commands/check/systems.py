@@ -129,6 +129,11 @@ def _archive(folder: Path) -> Parts:
 
 
 def _kafka(config: Config, found: Systems) -> Parts:
+    try:
+        java_home.find()
+    except ConfigError:
+        what = "Kafka is asked by its client, which needs Java."
+        yield "Kafka", lambda: _refuse(TransientError(what, "see the row of Java."))
     if jars.missing("spark"):
         what = "Kafka is asked by its client, which is among the jars that are not here yet."
         yield "Kafka", lambda: _refuse(TransientError(what, f"fetch them with `{_BY_HAND}`, or by a first start."))

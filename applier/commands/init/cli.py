@@ -51,7 +51,7 @@ def init(  # noqa: PLR0913 - each is an option
     from applier.commands.init.write import Answers  # noqa: PLC0415
     from applier.runtime.logs import set_up_logging  # noqa: PLC0415
 
-    set_up_logging("warning")
+    set_up_logging()
     given = {"topics": split(topics), "topic_pattern": topic_pattern, "kafka.bootstrap.servers": servers}
     section = {key: value for key, value in given.items() if value} | options(kafka or [], "--kafka")
     extra = options(catalog_option or [], "--catalog-option")

@@ -26,6 +26,9 @@ from applier.runtime.terminal import progress
 OWN = Path(__file__).parent
 """The lock of the jars that applier itself runs on: groups `spark` and `s3`."""
 
+_MEGABYTES = {"spark": 70, "s3": 69}
+"""Size of our own groups, for people who wait."""
+
 _FETCH_SECONDS = 900
 
 _LOOK_SECONDS = 0.2
@@ -48,7 +51,8 @@ def fetch(group: str, lock: Path = OWN, into: Path | None = None) -> list[Path]:
     sums = _sums(lock, group)
     folder = (into or home(lock)) / group
     if _differing(folder, sums):
-        logger().info("fetching jars, once", group=group, files=len(sums), into=str(folder))
+        size = _MEGABYTES.get(group)
+        logger().info("fetching jars, once", group=group, files=len(sums), megabytes=size, into=str(folder))
         _download(group, lock, folder, sums)
     found = [folder / name for name in sorted(sums)]
     return [*found, own_jar.built(found, folder)] if (lock, group) == (OWN, "spark") else found
@@ -107,22 +111,31 @@ def _run_ivy(group: str, lock: Path, staging: Path) -> None:
     pattern = staging / "jars" / "[artifact]-[revision](-[classifier]).[ext]"
     options = ["-settings", settings, "-ivy", lock / "jars.xml", "-confs", group, "-cache", staging / "cache"]
     command = [java_home.find() / "bin" / "java", "-jar", _ivy(), "-warn", *options, "-retrieve", pattern]
-    deadline, files = time.monotonic() + _FETCH_SECONDS, len(_sums(lock, group))
+    deadline = time.monotonic() + _FETCH_SECONDS
     with (
         tempfile.TemporaryFile("w+") as output,
         subprocess.Popen(command, stdout=output, stderr=subprocess.STDOUT) as ivy,
-        progress(f"fetching {group} jars", "files") as bar,
+        progress(f"fetching {group} jars", "MB") as bar,
     ):
         while ivy.poll() is None:
             if time.monotonic() > deadline:
                 ivy.kill()
                 raise _unreachable(group, f"no end after {_FETCH_SECONDS} seconds")
-            bar(sum(1 for _ in (staging / "cache").rglob("*.jar")), files)
+            bar(_megabytes(staging / "cache"), _MEGABYTES.get(group, 0))
             with suppress(subprocess.TimeoutExpired):
                 ivy.wait(_LOOK_SECONDS)
         if ivy.returncode:
             output.seek(0)
             raise _unreachable(group, _reason(output.read()))
+
+
+def _megabytes(cache: Path) -> int:
+    """What Ivy has so far; a file that is still coming ends with `.part`, and may be renamed at any time."""
+    found = 0
+    for file in cache.rglob("*.jar*"):
+        with suppress(FileNotFoundError):
+            found += file.stat().st_size
+    return found // 1_000_000
 
 
 def _ivy() -> Path:

@@ -17,6 +17,11 @@ SUPPORTED = (17, 21)
 
 _SYSTEM_HOMES = Path("/usr/lib/jvm")
 
+_WAY_OUT = (
+    "install openjdk-17-jre-headless or openjdk-21-jre-headless (apt), java-21-openjdk-headless (dnf) or openjdk@21 "
+    "(brew), or set JAVA_HOME to the folder of one."
+)
+
 
 def find(environment: Mapping[str, str] | None = None, system_homes: Path = _SYSTEM_HOMES) -> Path:
     """Return the home directory of Java 17 or 21: JAVA_HOME, then `java` on the PATH, then the system's folder.
@@ -25,16 +30,16 @@ def find(environment: Mapping[str, str] | None = None, system_homes: Path = _SYS
         ConfigError: There is no such Java; it names those that were found and cannot be used.
     """
     variables = os.environ if environment is None else environment
-    unfit = []
+    named = variables.get("JAVA_HOME")
+    unfit = [f"{named} (no bin/java)"] if named and not Path(named, "bin", "java").is_file() else []
     for home in _candidates(variables, system_homes):
         found = release(home)
         if found in SUPPORTED:
             return home
         unfit.append(f"{home} (Java {found or 'unknown'})")
-    others = f", but only {', '.join(unfit)} was found" if unfit else " and none was found"
-    wanted = " or ".join(map(str, SUPPORTED))
-    problem = f"Spark needs Java {wanted}{others}; install openjdk-17-jre-headless or point JAVA_HOME to one."
-    raise ConfigError([problem])
+    places = f"JAVA_HOME, PATH and {system_homes}"
+    others = f"have only {', '.join(unfit)}" if unfit else "have none"
+    raise ConfigError([f"Spark needs Java {' or '.join(map(str, SUPPORTED))}, but {places} {others}; {_WAY_OUT}"])
 
 
 def _candidates(variables: Mapping[str, str], system_homes: Path) -> Iterator[Path]:

@@ -20,7 +20,7 @@ from applier.commands.check.report import SystemAnswer
 from applier.commands.check.systems import ask
 from applier.commands.control_reader import ControlView
 from applier.errors import ApplierError, HostUnknown, OutsideRefused, SourceLost
-from applier.runtime.jvm import jars
+from applier.runtime.jvm import jars, java_home
 from tests.fake_registry import Answer, FakeRegistry
 from tests.lab import Memory
 from tests.unit.commands.check.world import World
@@ -83,6 +83,19 @@ def test_what_kafka_refuses_is_told_beside_the_rest(
     )
     assert "messages" not in told
     assert check(world.config, systems=found).exit_code == code
+
+
+def test_without_java_kafka_is_not_known(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The row of Java has the way out; that of Kafka does not blame Kafka."""
+    followed(world, monkeypatch, records(CANAL))
+    monkeypatch.setattr(java_home.find, "__defaults__", ({"PATH": ""}, tmp := world.folder / "none"))
+
+    told = answers(world)
+
+    assert told["Java"].verdict == "does not fit"
+    assert told["Java"].result.startswith(f"Spark needs Java 17 or 21, but JAVA_HOME, PATH and {tmp} have none; ")
+    assert told["Kafka"].verdict == "cannot tell"
+    assert told["Kafka"].result == "Kafka is asked by its client, which needs Java."
 
 
 def test_messages_of_another_protocol_do_not_fit(world: World, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -7,6 +7,7 @@ import re
 from pathlib import Path
 
 import pytest
+from structlog.testing import capture_logs
 
 from applier.errors import ConfigError, TransientError
 from applier.runtime.jvm import jars
@@ -66,6 +67,30 @@ def test_the_cache_is_named_after_its_contents(tmp_path: Path, monkeypatch: pyte
 
     assert jars.home().parent == tmp_path / "applier"
     assert jars.home() != jars.home(_SERVICES)
+
+
+@pytest.mark.slow
+def test_a_fetch_says_how_many_megabytes_come(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In a line before it begins, and in the bar; what `.part` files hold counts."""
+    (tmp_path / "thing-1.0.jar").write_bytes(b"content")
+    (tmp_path / "other-1.0.jar.part").write_bytes(b"x" * 2_500_000)
+    monkeypatch.setenv("APPLIER_IVY_SETTINGS", str(_settings(tmp_path)))
+    monkeypatch.setitem(jars._MEGABYTES, "own", 3)
+    with capture_logs() as lines:
+        jars.fetch("own", _lock(tmp_path / "lock", b"content"), tmp_path / "into")
+
+    assert [(line["event"], line["files"], line["megabytes"]) for line in lines] == [("fetching jars, once", 1, 3)]
+    assert jars._megabytes(tmp_path) == 2
+
+
+def test_the_megabytes_of_our_groups_are_those_of_their_files() -> None:
+    """Each group has a figure, and it is right where the files are here."""
+    assert set(jars._MEGABYTES) == {"spark", "s3"}
+    for group, megabytes in jars._MEGABYTES.items():
+        if not jars.missing(group):
+            assert (
+                round(sum((jars.home() / group / name).stat().st_size for name in jars.names(group)) / 1e6) == megabytes
+            )
 
 
 def test_an_unknown_group_is_refused() -> None:

@@ -9,6 +9,11 @@ import pytest
 from applier.errors import ConfigError
 from applier.runtime.jvm import java_home
 
+_WAY_OUT = (
+    "install openjdk-17-jre-headless or openjdk-21-jre-headless (apt), java-21-openjdk-headless (dnf) or openjdk@21 "
+    "(brew), or set JAVA_HOME to the folder of one."
+)
+
 
 def _install(folder: Path, version: str) -> Path:
     (folder / "bin").mkdir(parents=True)
@@ -45,12 +50,12 @@ def test_the_folder_of_the_system_is_searched(tmp_path: Path) -> None:
 
 
 def test_without_java_the_error_says_what_to_install(tmp_path: Path) -> None:
-    """No Java at all is one sentence with the way out."""
+    """No Java at all is one sentence with the places that were searched and the way out."""
     with pytest.raises(ConfigError) as caught:
         java_home.find({"PATH": ""}, tmp_path / "none")
 
     assert str(caught.value) == (
-        "Spark needs Java 17 or 21 and none was found; install openjdk-17-jre-headless or point JAVA_HOME to one."
+        f"Spark needs Java 17 or 21, but JAVA_HOME, PATH and {tmp_path}/none have none; {_WAY_OUT}"
     )
 
 
@@ -61,7 +66,12 @@ def test_only_unfit_javas_are_named(tmp_path: Path) -> None:
     with pytest.raises(ConfigError) as caught:
         java_home.find({"JAVA_HOME": str(old), "PATH": str(old / "bin")}, tmp_path / "jvm")
 
-    assert str(caught.value) == (
-        f"Spark needs Java 17 or 21, but only {old} (Java 11) was found; "
-        "install openjdk-17-jre-headless or point JAVA_HOME to one."
-    )
+    assert f"JAVA_HOME, PATH and {tmp_path}/jvm have only {old} (Java 11); install " in str(caught.value)
+
+
+def test_a_java_home_without_java_is_named(tmp_path: Path) -> None:
+    """A wrong path is what a user can mend, so it is not passed over in silence."""
+    with pytest.raises(ConfigError) as caught:
+        java_home.find({"JAVA_HOME": f"{tmp_path}/jdk", "PATH": ""}, tmp_path / "none")
+
+    assert f"have only {tmp_path}/jdk (no bin/java); install " in str(caught.value)
