@@ -134,7 +134,7 @@ class Walk:
         self.does(shlex.join(["python", script.name, *arguments]), f"read by {engine}")
         found = {}
         for file in self.folder.glob("*.arrow"):
-            with pa.OSFile(str(file)) as stored, pa.ipc.open_file(stored) as rows:
+            with pa.OSFile(str(file), "r") as stored, pa.ipc.open_file(stored) as rows:
                 found[file.stem] = plain(rows.read_all())
         return found
 
