@@ -65,7 +65,7 @@ def test_it_ends_once_its_tables_are_shown(
             lines=list, names=[ITEMS, NOTES], left_out=[], export=SimpleNamespace(tso=7)
         ),
         "is_held": lambda _: False,
-        "stop_signals": lambda _: nullcontext(stop),
+        "stop_signals": lambda *_: nullcontext(stop),
         "assembled": lambda *_, **__: nullcontext(pipeline),
         "_led_on": mock.Mock(),
         "is_unstarted": lambda _: True,
