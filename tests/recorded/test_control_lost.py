@@ -109,7 +109,7 @@ def test_tables_dropped_or_replaced_between_two_runs_are_refused(
     assert catalog.load(name) is None
 
     catalog.create(name, columns, key=("id",))
-    match = r"bank\.accounts is not the one that this changefeed wrote"
+    match = r"bank\.accounts is not the one that the checkpoint lists"
     with found.running(spark) as pipeline, pytest.raises(TableMismatch, match=match):
         advance(pipeline)
 

@@ -28,7 +28,7 @@ def test_the_queries_of_the_cut_show_every_table_at_its_resolved_ts(
 
     report = status(settings.parse(found.raw), now_ms=(resolved_ts >> 18) + 5000)
 
-    assert (report.resolved_ts, report.lag_seconds, report.verdict) == (resolved_ts, 5.0, "fresh")
+    assert (report.resolved_ts, report.lag_seconds, report.verdict) == (resolved_ts, 5.0, "complete")
     assert report.holder is not None
     assert report.holder.released
     state = recordings.expected("txns")[-1]

@@ -73,5 +73,8 @@ def _facts(report: StatusReport) -> dict[str, Any]:
     facts = asdict(report)
     for table in facts["tables"]:
         del table["lag_seconds"], table["commit_age_seconds"]
-    facts["stale"] = [sentence for sentence in facts["stale"] if not sentence["because"].startswith("The tables are")]
+    # The two look at clocks of their own, so the age of the tables and what it makes of them differ.
+    del facts["pace"]
+    for kind in ("stale", "notes"):
+        facts[kind] = [found for found in facts[kind] if not found["because"].startswith("The tables are")]
     return {key: value for key, value in facts.items() if key not in OF_THE_PROCESS}

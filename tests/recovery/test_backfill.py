@@ -30,7 +30,7 @@ def backfill(config: Mapping[str, Any], folder: Path, *options: str, kill_at: st
     file = folder / "applier.toml"
     file.write_text(toml({"spark": _SPARK, **config}), encoding="utf-8")
     done = subprocess.run(
-        [sys.executable, "-m", "applier", "backfill", "-c", str(file), *options],
+        [sys.executable, "-m", "applier", "backfill", "-c", str(file), "--log-level", "info", *options],
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,

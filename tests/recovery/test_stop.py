@@ -25,7 +25,7 @@ INT_FIRST = [signal.SIGINT, pytest.param(signal.SIGTERM, marks=pytest.mark.soak)
 NOWHERE = "127.0.0.1:9"
 """An address at which nothing listens."""
 
-BACKFILL = ("--from", "beginning")
+BACKFILL = ("--from", "beginning", "--log-level", "info")
 """All that the source has."""
 
 SECONDS = 20.0
