@@ -336,11 +336,11 @@ def _loaded(config: Path, log_level: str | None = None) -> Config:
 
 
 def _asked(config: Path, log_level: str, *, take_over: bool) -> Config:
-    """The configuration for a command that takes the changefeed, once the lease and the topics let it."""
+    """The configuration for a command that takes the changefeed and reads no message, once the lease lets it."""
     from applier.commands.before_spark import refuse  # noqa: PLC0415
 
     found = _loaded(config, log_level)
-    refuse(found, take_over=take_over)
+    refuse(found, take_over=take_over, reads=False)
     return found
 
 

@@ -157,6 +157,12 @@ def start(config: str) -> str:
     return f"start `applier run -c {config}`."
 
 
+def begin(config: str) -> str:
+    """What begins a changefeed that has no checkpoint yet."""
+    load = f"`applier load -c {config} --from DIR`"
+    return f"start `applier run -c {config}`; where the database had rows before the changefeed, first run {load}."
+
+
 def record(config: str) -> str:
     """What ends that nothing is recorded of a table."""
     return f"run `applier run -c {config}`, which looks at what made the table and records it."

@@ -21,7 +21,9 @@ class Route:
 
     def identifier(self, name: TableName) -> tuple[str, ...]:
         """Namespace levels and table name of an upstream table."""
-        values = {"database": name.database, "table": name.table, "both": _both(name)}
+        values = {"database": name.database, "table": name.table}
+        if "{both}" in self.template:
+            values["both"] = _both(name)
         return tuple(level.format_map(values) for level in self.template.split("."))
 
 

@@ -25,13 +25,14 @@ _FETCHED = ("spark.jars.packages", "spark.jars.ivySettings")
 """Settings by which Spark fetches classes that Kafka's client may need."""
 
 
-def refuse(config: Config, *, take_over: bool = False, takes: bool = True) -> None:
+def refuse(config: Config, *, take_over: bool = False, takes: bool = True, reads: bool = True) -> None:
     """Refuse what can be seen without Spark; a system that does not answer is asked again by Spark, which waits for it.
 
     Args:
         config: The configuration.
         take_over: See `pipeline.build.assembled`.
         takes: Whether the command takes the changefeed.
+        reads: Whether it reads messages.
 
     Raises:
         CheckpointConflict: Another applier holds the changefeed.
@@ -40,7 +41,8 @@ def refuse(config: Config, *, take_over: bool = False, takes: bool = True) -> No
         OutsideRefused: Kafka refuses the log-in, or its topics.
     """
     looks = [lambda: _lease(config, take_over=take_over)] if takes else []
-    looks += [lambda: _topics(config)] if config.source.kafka is not None and not _has_fetched(config) else []
+    asks_kafka = reads and config.source.kafka is not None and not _has_fetched(config)
+    looks += [lambda: _topics(config)] if asks_kafka else []
     found: list[Exception] = []
     threads = [threading.Thread(target=_noted, args=(look, found), daemon=True) for look in looks]
     shown = terminal.waiting("asking Kafka and the catalog", passes=True)

@@ -67,7 +67,7 @@ class Facts:
 def empty(config: Config, max_lag_seconds: float, now_ms: int) -> StatusReport:
     """The report on a changefeed that has no checkpoint."""
     report = StatusReport(config.changefeed.name, max_lag_seconds, iso(now_ms))
-    return replace(report, stale=tuple(judged(report, wording.start(config.path))))
+    return replace(report, stale=tuple(judged(report, wording.begin(config.path))))
 
 
 def compose(

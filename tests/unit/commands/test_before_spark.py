@@ -67,6 +67,13 @@ def test_packages_that_spark_fetches_may_be_kafkas(tmp_path: Path, monkeypatch: 
     refuse(world.config)
 
 
+def test_a_command_that_reads_no_message_needs_no_topic(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """`adopt` and `ddl skip` end what holds a changefeed up, also while its topic is away."""
+    config = kafka(monkeypatch, World(tmp_path), OutsideRefused("There is no such topic.")).config
+
+    refuse(config, reads=False)
+
+
 def test_a_changefeed_that_another_process_holds(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """It is refused as the lease refuses it; `--take-over` and a command that takes none go on."""
     config = World(tmp_path).config

@@ -147,7 +147,7 @@ def strange() -> StatusReport:
 def never() -> StatusReport:
     """A changefeed without a checkpoint."""
     report = StatusReport("shop", 300.0, NOW)
-    return replace(report, stale=tuple(judged(report, "start `applier run -c applier.toml`.")))
+    return replace(report, stale=tuple(judged(report, wording.begin("applier.toml"))))
 
 
 def held() -> StatusReport:

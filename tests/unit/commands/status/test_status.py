@@ -286,7 +286,10 @@ def test_a_changefeed_that_never_ran_is_stale(lake: Lake) -> None:
     found = lake.status()
 
     assert told(found.stale) == (
-        "Changefeed shop has never run: there is no checkpoint. Hint: start `applier run -c applier.toml`.",
+        (
+            "Changefeed shop has never run: there is no checkpoint. Hint: start `applier run -c applier.toml`; where "
+            "the database had rows before the changefeed, first run `applier load -c applier.toml --from DIR`."
+        ),
     )
     assert (found.exit_code, found.holder, found.cut) == (1, None, ())
 
