@@ -252,4 +252,6 @@ def test_a_loaded_table_lies_as_the_configuration_says(
             assert {task.file.spec_id for task in table.scan().plan_files()} == {table.spec().spec_id}
         told: list[str] = []
         assert load(settings.parse(found.raw), None, (), told.append, spark=spark).what == "Nothing is left to load."
-        assert told[-1].startswith("Loaded before from this export: audit.codes, audit.log, bank.accounts, ")
+        assert told[-1].startswith(
+            "These tables have the rows of this export already: audit.codes, audit.log, bank.accounts, "
+        )

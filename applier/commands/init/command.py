@@ -176,7 +176,8 @@ def _next(path: str, older: Sequence[TableName]) -> Iterator[str]:
     if not older:
         yield f"Next: applier check -c {path}, then applier run -c {path}."
         return
-    yield f"The messages looked at hold rows of {named(older)}, and no CREATE TABLE of {_them(older)}."
+    whose = "their" if len(older) > 1 else "its"
+    yield f"The messages looked at hold rows of {named(older)}, but not {whose} CREATE TABLE."
     yield "If the database had rows before the changefeed, export them and load them. Next:"
     databases = sorted({name.database for name in older})
     filters = " ".join(f"--filter {shlex.quote(_all_of(name))}" for name in databases)
@@ -189,7 +190,3 @@ def _next(path: str, older: Sequence[TableName]) -> Iterator[str]:
 def _all_of(database: str) -> str:
     quoted = database.replace("`", "``")
     return f"{database}.*" if re.fullmatch(r"\w+", database) else f"`{quoted}`.*"
-
-
-def _them(names: Sequence[TableName]) -> str:
-    return "them" if len(names) > 1 else "it"

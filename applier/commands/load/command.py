@@ -130,7 +130,7 @@ def _lacking(main: Pipeline, export: Opened, say: Say, *, again: bool) -> Opened
     if not there:
         return export
     shown = ", ".join(map(str, there))
-    say(f"Loaded before from this export: {shown}. The feed has gone on from it; --again loads anew.")
+    say(f"These tables have the rows of this export already: {shown}. To load them once more, give --again.")
     return replace(export, names=[name for name in export.names if name not in there])
 
 
@@ -171,7 +171,7 @@ def _brought(
 ) -> LoadOutcome:
     """Load tables aside, and ask the holder of the changefeed to let them come back."""
     ask(_request("load", export.names))
-    say("Loading. Readers see a table once all of its rows are loaded; each line below is a commit of some files.")
+    say("Loading. Readers see the tables once they are handed over; each line below is a commit of some files.")
     with stopping as stop:
         refused = _bulk(main, export.names, export, say, stop)
     for name, error in refused.items():

@@ -82,7 +82,7 @@ def test_rows_without_a_create_table_lead_to_load(tmp_path: Path, monkeypatch: p
     assert said[2:] == [
         "3 tables seen: my-db.notes, shop.more, shop.orders.",
         f"Wrote {path}.",
-        "The messages looked at hold rows of my-db.notes, shop.orders, and no CREATE TABLE of them.",
+        "The messages looked at hold rows of my-db.notes, shop.orders, but not their CREATE TABLE.",
         "If the database had rows before the changefeed, export them and load them. Next:",
         (
             "  tiup dumpling -h HOST -P 4000 -u USER --filetype csv --consistency snapshot "
