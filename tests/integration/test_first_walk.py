@@ -152,7 +152,7 @@ def test_a_new_user_gets_from_the_wheel_to_rows_in_every_engine(kafka: Broker, t
     walk.does(install.replace("pip install .", f"pip install {built(tmp_path)}"), "install")
     said = walk.does(init.replace("broker:9092", kafka.bootstrap).replace("--topics shop", f"--topics {topics[0]}"))
     assert said[-6:-4] == [
-        "The messages looked at hold rows of mid.acct, mid.evt, mid.tag, and no CREATE TABLE of them.",
+        "The messages looked at hold rows of mid.acct, mid.evt, mid.tag, but not their CREATE TABLE.",
         "If the database had rows before the changefeed, export them and load them. Next:",
     ]
     dumpling, *then = [line.strip() for line in said[-4:]]
