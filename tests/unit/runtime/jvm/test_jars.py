@@ -7,6 +7,7 @@ import re
 from pathlib import Path
 
 import pytest
+import structlog
 from structlog.testing import capture_logs
 
 from applier.errors import ConfigError, TransientError
@@ -76,6 +77,8 @@ def test_a_fetch_says_how_many_megabytes_come(tmp_path: Path, monkeypatch: pytes
     (tmp_path / "other-1.0.jar.part").write_bytes(b"x" * 2_500_000)
     monkeypatch.setenv("APPLIER_IVY_SETTINGS", str(_settings(tmp_path)))
     monkeypatch.setitem(jars._MEGABYTES, "own", 3)
+    # A command of another test may have set from which level on the process logs.
+    structlog.reset_defaults()
     with capture_logs() as lines:
         jars.fetch("own", _lock(tmp_path / "lock", b"content"), tmp_path / "into")
 
