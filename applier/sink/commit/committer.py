@@ -117,9 +117,9 @@ class Committer:
     @contextmanager
     def _attempt(self) -> Iterator[int | None]:
         self._is_sent, self._failure = False, None
-        head, columns = self.head, -1
+        # Outside of the block: a read that fails here has planned nothing, and a block that ends cannot begin.
+        head, columns = self.head, self.table.schema.id
         try:
-            columns = self.table.schema.id
             yield head
         except (TransientError, TableMismatch) as error:
             # What was planned on an old head may need files that maintenance has removed, or columns of old.

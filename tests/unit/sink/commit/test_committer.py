@@ -25,7 +25,7 @@ class FakeTable:
         self.snapshots = list(snapshots)
         self.properties = dict(OURS)
         self.failures = 0
-        self.schema = type("Schema", (), {"id": 0})()
+        self.schema: Any = type("Schema", (), {"id": 0})()
         self.on_refresh: Callable[[], None] = lambda: None
 
     def __str__(self) -> str:
@@ -117,6 +117,17 @@ def test_a_commit_that_comes_late_counts_where_the_next_attempt_cannot_be_planne
     assert planned == [1, 1]
 
 
+def test_columns_that_cannot_be_read_end_the_commit_though_the_head_has_moved() -> None:
+    """Nothing is planned yet: the step is repeated, as after any other answer that does not come."""
+    table = FakeTable(Snapshot(1, "append", OURS))
+    committer = committer_of(table)
+    table.snapshots.insert(0, Snapshot(2, "replace", OURS, 1))
+    table.schema = _UnreadOnce()
+
+    with pytest.raises(TransientError, match="The catalog is silent"):
+        _commit(committer)
+
+
 def test_an_answer_that_does_not_come_ends_the_commit_though_the_head_has_moved(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -137,6 +148,17 @@ def test_an_answer_that_does_not_come_ends_the_commit_though_the_head_has_moved(
     with pytest.raises(TransientError, match="The catalog is silent"):
         _commit(committer)
     assert (sent, committer.head) == ([1], 1)
+
+
+class _UnreadOnce:
+    is_read = False
+
+    @property
+    def id(self) -> int:
+        if not self.is_read:
+            self.is_read = True
+            _silent()
+        return 0
 
 
 def _commit(committer: Committer) -> None:
