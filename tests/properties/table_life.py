@@ -299,7 +299,7 @@ class TableLife:
             assert bag(tables[own].scan().to_arrow().to_pylist()) == bag(wanted), f"{name} is not as in the export"
 
     def _carry_out(self, requests: Requests, kind: Kind, load: OpenLoad) -> None:
-        request = TableRequest(f"request {next(self._numbers)}", kind, exactly(load.names), "a test", "the model")
+        request = TableRequest(f"request {next(self._numbers)}", kind, exactly(load.names), "", "the model")
         self._asked[request.id] = request
         assert not requests.carry_out(request).is_refused
 
@@ -373,8 +373,11 @@ class TableLife:
             self._send(pipeline, kind, chosen)
 
     def _send(self, pipeline: Pipeline, kind: Kind, names: Sequence[TableName]) -> str:
-        rules = exactly(names) if kind in ("load", "loaded") else tuple(map(str, names))
-        request = TableRequest(f"request {next(self._numbers)}", kind, rules, "a test", "the model")
+        is_load = kind in ("load", "loaded")
+        rules = exactly(names) if is_load else tuple(map(str, names))
+        # Of a load, a reason says that it has failed.
+        why = "" if is_load else "a test"
+        request = TableRequest(f"request {next(self._numbers)}", kind, rules, why, "the model")
         control = cast("Control", pipeline.state.control)
         control.write(REQUESTS, request_rows(request))
         self._asked[request.id] = request
