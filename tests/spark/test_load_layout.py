@@ -14,7 +14,9 @@ from applier.changefeed.table import TableName
 from applier.commands.follower import Follower
 from applier.pipeline.requests import Requests
 from applier.pipeline.step import Pipeline
+from applier.pipeline.tables.loads import place_of
 from applier.sink.control.rows import Kind, TableRequest
+from applier.sink.iceberg.location import OWN_LOCATION
 from tests.lab import Lab
 from tests.properties.life_loads import Loads, OpenLoad
 from tests.properties.lives import Lives
@@ -74,3 +76,31 @@ def test_rows_that_were_loaded_into_other_partition_fields_are_refused(spark: Sp
         pass
     assert lab.is_live(pipeline, name)
     lab.check(pipeline)
+
+
+def test_the_files_of_a_loaded_table_lie_where_its_name_says_from_the_first_one_on(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    """No folder that looks like one of the load alone holds them, neither while it goes on nor later."""
+    database, name = Database(), Name("shop", "orders")
+    database.create(name, [Column("id"), Column("v", "varchar(20)")], ["id"])
+    database.insert(name, {"id": 1, "v": "one"})
+    tso = database.tick()
+    database.create(Name("shop", "other"), [Column("id")], ["id"])
+    feed = Changefeed(database, Habits(partitions=1))
+    feed.send()
+    lab = Lab(spark, "load_place", database, feed.records)
+    pipeline, loads = lab.start(), Loads(Lives(database), random.Random(0), tmp_path)
+    load = loads.begin([name], tso)
+    assert not loads.bulk(pipeline, load)
+    catalog, final = pipeline.targets.catalog, pipeline.targets.identifier(TableName(*name))
+    aside = catalog.load(place_of("load_place", TableName(*name)))
+    assert aside is not None
+    namespace, table = aside.location.split("/")[-2:]
+    assert namespace.removesuffix(".db") == final[0]
+    assert table.removeprefix(f"{final[1]}-") != table
+    assert aside.setting(OWN_LOCATION) == aside.location
+
+    # It is renamed with its files, and a table that is there has files of its own.
+    catalog.rename(aside.identifier, final)
+    assert str(getattr(catalog.load(final), "location", "")) == aside.location

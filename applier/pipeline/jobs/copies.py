@@ -229,7 +229,8 @@ class Copies:
         table = catalog.load(self.main.identifier(name))
         if table is None or table.setting(DROPPED_AT) is not None:
             options["properties"] = {**options["properties"], **clone.mark(self.job)}
-            return catalog.create(identifier, columns, **options)
+            # It is renamed once readers may see it, and its files stay where they are.
+            return catalog.create(identifier, columns, home=self.main.identifier(name), **options)
         copy = clone.clone(catalog, table, identifier, self.job)
         return clone.begin_anew(catalog, copy, columns, **options)
 

@@ -82,31 +82,33 @@ class Catalog:
         properties: Mapping[str, str] | None = None,
         format_version: int = 3,
         location: str | None = None,
+        home: Identifier | None = None,
     ) -> Table:
         """Create a table without rows; its namespace is made if it is missing.
 
         Of the columns, nullability gives `required` and metadata `doc` the comment. Those of the key become the
         identifier fields; Iceberg allows no float or double among them, so a key with one is left out. Rows are sorted
         by `sort`, names in ascending order. Format version 2 is for older readers. The catalog chooses the root of the
-        files where no location is given.
+        files where no location is given: as for a table named `home`, which this one becomes, if it takes that.
 
         Raises:
             TableMismatch: Iceberg refuses these columns, this partition spec or this name.
             JavaError: The catalog does not answer, or the table exists (`AlreadyExistsException`).
         """
-        self.ensure_namespace(identifier[:-1])
+        for name in {identifier, home or identifier}:
+            self.ensure_namespace(name[:-1])
         schema = schema_json(columns, identifying(columns, key))
         try:
             with translated(f"Cannot create table {'.'.join(identifier)}"):
 
-                def build() -> Any:
-                    builder = self._builder(identifier, schema, partition, sort)
+                def build(name: Identifier = identifier) -> Any:
+                    builder = self._builder(name, schema, partition, sort)
                     builder = builder.withProperties(self.java.map(properties or {}))
                     return builder.withProperty("format-version", str(format_version))
 
                 if location is not None:
                     return Table(self.java, build().withLocation(location).create(), identifier)
-                return self._created_apart(identifier, build)
+                return self._created_apart(identifier, home or identifier, build)
         except JavaError as error:
             if error.kind in ("ValidationException", "IllegalArgumentException", "NullPointerException"):
                 raise TableMismatch(error.what, "Change the route, the partition spec or the type rules.") from None
@@ -166,9 +168,9 @@ class Catalog:
             if not is_there:
                 raise
 
-    def _created_apart(self, identifier: Identifier, build: Callable[[], Any]) -> Table:
+    def _created_apart(self, identifier: Identifier, home: Identifier, build: Callable[..., Any]) -> Table:
         """Create a table at a location of its own, or where the catalog puts it if the catalog takes no other."""
-        default = self._default_location(identifier, build)
+        default = self._default_location(home, build) or self._default_location(identifier, build)
         if default is not None:
             location = own(default)
             try:
@@ -181,14 +183,14 @@ class Catalog:
                 logger().debug("location refused", table=".".join(identifier), location=location, because=error.what)
         return Table(self.java, build().create(), identifier)
 
-    def _default_location(self, identifier: Identifier, build: Callable[[], Any]) -> str | None:
+    def _default_location(self, identifier: Identifier, build: Callable[..., Any]) -> str | None:
         """Where the catalog would put a table; None if it does not say, or if that place is the table's own already."""
         # The warehouse of a REST catalog may be a name that means something to its server alone.
         if not is_plain(identifier) and "/" in self._warehouse:
             return "/".join([self._warehouse, *map(folder_name, identifier)])
         try:
             with translated(f"Cannot ask for the location of table {'.'.join(identifier)}"):
-                found = str(build().createTransaction().table().location())
+                found = str(build(identifier).createTransaction().table().location())
         except (JavaError, OutsideRefused):
             return None
         return None if has_uuid(found, identifier[-1]) else found
