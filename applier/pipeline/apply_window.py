@@ -102,13 +102,12 @@ class WindowApplier:
         extent = None if self.targets.feed.order.has_watermark else ReadExtent(scan.window.ranges, self.state.topic_ids)
         with stopwatch.stage("apply"):
             parted = self._parted(scan.ddl)
-            for place, ddl in enumerate(scan.ddl):
+            in_turn = self.ddl_handler.new_tables.in_turn(scan.ddl, lambda ddl: not _before(ddl, scan, due))
+            for place, ddl in enumerate(in_turn):
                 gone = self._removed(scan.ddl[place : place + 1] if extent is None else scan.ddl[place:])
                 batches = [
                     Batch(name, due.pop((name, number)), ddl.commit_ts, is_doomed=name in gone, extent=extent)
-                    for name in ddl.parts()
-                    for below in [at for at, ts in enumerate(scan.job.cuts.get(name, ())) if ts == ddl.commit_ts]
-                    for number in segments_below(due, name, below)
+                    for name, number in _before(ddl, scan, due)
                 ]
                 is_begun = self.ddl_handler.is_begun(ddl)
                 commits += self._commit([batch for batch in batches if not (is_begun and batch.name in ddl.names)])
@@ -242,6 +241,16 @@ class WindowApplier:
             self.not_found.note(name, applied.not_found, self.state)
             self.commits.append((name, sum(applied.seconds.values())))
         return len(done)
+
+
+def _before(ddl: Ddl, scan: WindowScan, due: Mapping[tuple[TableName, int], object]) -> list[tuple[TableName, int]]:
+    """Table and segment of the rows that are due before a DDL."""
+    return [
+        (name, number)
+        for name in ddl.parts()
+        for below in [at for at, ts in enumerate(scan.job.cuts.get(name, ())) if ts == ddl.commit_ts]
+        for number in segments_below(due, name, below)
+    ]
 
 
 def _doubt_taken(state: State, order: FeedOrder, left_out: frozenset[TableName], ddl: Ddl) -> None:

@@ -34,6 +34,7 @@ class DdlProgress:
         refused: DDL that this step could not apply; the tables that they are for are parked.
         to_move: Names that the DDL of this step free or give away.
         past: DDL of decided ones that rows may come late of, in their order.
+        held: Decisions that are in memory alone, so that one commit keeps them; None where each is kept at once.
         altered: By table the commit ts of the newest DDL that this step has come past, and all of its DDL at that ts.
     """
 
@@ -43,6 +44,7 @@ class DdlProgress:
     to_move: Moving = Moving({}, {})  # noqa: RUF009 - a tuple
     past: list[PastDdl] = field(default_factory=list)
     altered: dict[TableName, tuple[int, tuple[DdlId, ...]]] = field(default_factory=dict)
+    held: list[SchemaDecision] | None = None
     _done: dict[tuple[int, str], list[SchemaDecision]] = field(default_factory=dict)
     _changed: dict[TableName, int] = field(default_factory=dict)
 
@@ -53,7 +55,7 @@ class DdlProgress:
             applied: The DDL that the checkpoint lists.
             decisions: What was decided at or above it.
         """
-        self.applied = set(applied)
+        self.applied, self.held = set(applied), None
         self._done, self._changed, self.altered, self.refused, self.past = {}, {}, {}, set(), []
         self.note(decisions)
 
@@ -95,6 +97,8 @@ class DdlProgress:
         """Take decisions on parts of DDL."""
         found = list(self.past)
         for item in decisions:
+            if self.held is not None:
+                self.held.append(item)
             if item.decision == "to skip":
                 self.to_skip.add((item.commit_ts, item.sql))
             elif item.decision != "refused":

@@ -205,7 +205,7 @@ class State:
 
     def record(self, decisions: Sequence[SchemaDecision]) -> None:
         """Keep what became of a part of a DDL; from here on it is not done again."""
-        self.control.record_schema_changes(decisions)
+        self.control.record_schema_changes(decisions if self.ddl.held is None else ())
         self.ddl.note(decisions)
         if self.lives is not None:
             take_names(self.lives, decisions)
@@ -217,8 +217,11 @@ class State:
 
     def keep_versions(self) -> None:
         """Keep what the tables are, so that a restart knows them."""
-        self.versions |= {(name, version.version): version for name, version in self.tables.items()}
-        self.control.save_versions(version for _, version in self.tables.items())
+        # Text of all of them would take longer than the DDL itself.
+        every = ((name, it) for name, it in self.tables.items() if self.ddl.held is None)
+        new = {(name, it.version): it for name, it in every if self.versions.get((name, it.version)) is not it}
+        self.control.save_versions(new.values())
+        self.versions |= new
 
     def advance(
         self,

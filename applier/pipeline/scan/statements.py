@@ -8,7 +8,7 @@ from itertools import groupby
 from typing import TypeAlias
 
 from applier.changefeed.table import TableName
-from applier.ddl.actions import Action, RenameTable, effect, named, touches
+from applier.ddl.actions import Action, CreateTable, RenameTable, effect, named, touches
 from applier.ddl.parser import parse
 from applier.ddl.schema_tracker import Tables
 from applier.ddl.spelling import Spelling
@@ -69,6 +69,14 @@ class Ddl:
         """Tables that it concerns."""
         concerned = (name for action in self.actions for name in touches(action))
         return tuple(dict.fromkeys([*concerned, *self.swept]))
+
+    @property
+    def made(self) -> CreateTable | None:
+        """The CREATE TABLE that is all it does, and that needs no other table; None if there is none."""
+        match self.actions:
+            case [CreateTable(like=None) as create] if self.refused is None:
+                return create
+        return None
 
     @property
     def misnamed(self) -> tuple[TableName, ...]:

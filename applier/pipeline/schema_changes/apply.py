@@ -26,6 +26,7 @@ from applier.pipeline.schema_changes.decision import (
     decided,
     unread_of,
 )
+from applier.pipeline.schema_changes.new_tables import NewTables
 from applier.pipeline.schema_changes.track import move_past
 from applier.pipeline.schema_changes.whole_tables import TableDdl
 from applier.pipeline.state import State
@@ -57,6 +58,9 @@ class DdlApplier:
         settings: Which tables are followed, and what becomes of dropped ones.
         rules: How types map.
         past: Decisions that count more than the policies.
+
+    Attributes:
+        new_tables: Makes many tables at once.
     """
 
     targets: TargetTables
@@ -65,6 +69,7 @@ class DdlApplier:
     settings: TablesSection
     rules: TypeRules
     past: Past = field(default_factory=dict)
+    new_tables: NewTables = field(init=False)
     _rules: DdlRules = field(init=False)
     _tables: TableDdl = field(init=False)
     _columns: ColumnDdl = field(init=False)
@@ -73,6 +78,7 @@ class DdlApplier:
 
     def __post_init__(self) -> None:
         self._rules = DdlRules(self.policies, TableFilter(self.settings.include), self.past)
+        self.new_tables = NewTables(self.targets, self.state, self._rules)
         self._tables = TableDdl(self.targets, self.state, self.settings)
         self._columns = ColumnDdl(self.targets, self.state, self.rules)
         self._rows = RowDdlApplier(self.targets, self.state, self.settings)
@@ -108,6 +114,7 @@ class DdlApplier:
                     decision = self._carry_out(change, group, verdict, done=done)
             except (SchemaChangeRefused, TableMismatch) as refusal:
                 placed = at_its_place(refusal, change, self.state.config_path)
+                self.new_tables.settle()
                 self.state.record([decided(change, group, "refused", placed.what)])
                 raise placed from refusal
             if decision.decision in _MADE:
@@ -115,7 +122,8 @@ class DdlApplier:
             if not done and not verdict.is_given_up:
                 failpoints.reach("ddl-applied")
                 self.state.record([_located(self.targets, decision, group)])
-                failpoints.reach("ddl-recorded")
+                if self.state.ddl.held is None:
+                    failpoints.reach("ddl-recorded")
                 _log(decision)
 
     def is_begun(self, ddl: Ddl) -> bool:

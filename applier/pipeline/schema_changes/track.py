@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from applier.changefeed.event import SchemaChange
 from applier.changefeed.table import TableName, TableVersion
-from applier.ddl.actions import Action, touches
+from applier.ddl.actions import Action, CreateTable, touches
 from applier.ddl.schema_tracker import Tables
 from applier.pipeline.state import State
 from applier.pipeline.tables import completeness
@@ -16,6 +16,12 @@ from applier.pipeline.tables.target_tables import TargetTables
 def after_of(change: SchemaChange, name: TableName) -> TableVersion | None:
     """The table after a DDL, as its message describes it; None if it does not."""
     return change.after if change.after is not None and change.after.name == name else None
+
+
+def declared(change: SchemaChange, create: CreateTable) -> TableVersion | None:
+    """A new table as the message describes it or the statement declares it; None if neither does."""
+    after = after_of(change, create.table)
+    return create.version if after is None else after.declared(create.version)
 
 
 def move_past(

@@ -13,7 +13,7 @@ from applier.ddl import actions
 from applier.errors import RELOAD, SchemaChangeRefused
 from applier.pipeline.schema_changes import moved_names
 from applier.pipeline.schema_changes.apply_to_rows import dropped, is_kept, make_way
-from applier.pipeline.schema_changes.track import after_of, move_past
+from applier.pipeline.schema_changes.track import declared, move_past
 from applier.pipeline.state import State
 from applier.pipeline.tables import parking
 from applier.pipeline.tables.ddl_stamp import DDL, DROPPED_AT, TRUNCATED_AT, is_in, mark, shown
@@ -66,24 +66,24 @@ class TableDdl:
 
     def _create(self, change: SchemaChange, create: actions.CreateTable) -> None:
         """Create a table, in the columns that the message describes or the statement declares."""
-        after = after_of(change, create.table)
-        version = after.declared(create.version) if after is not None else create.version
-        if version is None and create.like is not None:
-            like = self.state.tables.get(create.like)
-            version = like.renamed(create.table) if like else None
+        version = declared(change, create)
+        if version is None and create.like is not None and (like := self.state.tables.get(create.like)) is not None:
+            version = like.renamed(create.table)
         if version is None:
             what = f"The columns of table {create.table} are not known: {shown(change.sql)}."
             raise SchemaChangeRefused(what, RELOAD)
         self._free(change, create.table)
-        found = self.targets.writer(create.table)
-        if found is not None and self._is_stale(change, create.table, found):
+        found, stamp = self.targets.writer(create.table), self.targets.feed.stamp(change.commit_ts, {DDL: mark(change)})
+        if found is None:
+            self.targets.make(version, stamp)
+            return
+        if self._is_stale(change, create.table, found):
             # The DROP of the table before was passed over: its rows would stay in the new one.
             self._drop(create.table, change.commit_ts, is_passed=True)
-        if found is not None:
-            self._make_way(create.table)
+        self._make_way(create.table)
         if not self.targets.maker.loaded:
             refuse_held(self.targets.writer(create.table), is_placed=self.targets.feed.order.parts_at_ddl)
-        self.targets.ensure(version, self.targets.feed.stamp(change.commit_ts, {DDL: mark(change)}))
+        self.targets.ensure(version, stamp)
 
     def _free(self, change: SchemaChange, name: TableName) -> None:
         """Take a name off the table that has it here alone: a statement gives it to another one, in its own letters."""

@@ -218,6 +218,10 @@ class TargetTables:
         if found is not None:
             self.maker.adopt(found, version)
             return found
+        return self.make(version, stamp)
+
+    def make(self, version: TableVersion, stamp: Stamp) -> TableWriter:
+        """Create a table, and return its writer. Threads may, each a table of its own."""
         identifier = self.identifier(version.name)
         self.confirm()
         self.listed.forget(identifier)

@@ -214,7 +214,7 @@ def test_a_table_that_is_made_behind_such_renames_has_letters_of_its_own() -> No
     state.completeness[P] = Completeness(Reason(Why.DDL, "7"), is_misnamed=True)
     targets.writer.return_value = None
     found: list[TableName | None] = []
-    targets.ensure.side_effect = lambda version, _: found.append(state.tables.spelt(version.name) or version.name)
+    targets.make.side_effect = lambda version, _: found.append(state.tables.spelt(version.name) or version.name)
     [create] = parse("CREATE TABLE P (id INT PRIMARY KEY)", "a")
 
     TableDdl(targets, state, TablesSection()).apply(SchemaChange(9, "CREATE TABLE P (id INT PRIMARY KEY)", "a"), create)

@@ -45,6 +45,7 @@ def test_a_table_that_takes_the_name_of_a_parked_one_lacks_rows_of_the_window(
         state.completeness[name] = known
     targets, handler, scan = mock.MagicMock(), mock.MagicMock(), mock.MagicMock()
     targets.feed.order.has_watermark = targets.feed.order.parts_at_ddl = has_watermark
+    handler.new_tables.in_turn = lambda ddl, _: ddl
     handler.apply.side_effect = lambda ddl: _apply(ddl, state, targets)
     barriers = [Barrier(SchemaChange(9 + at, sql, "a"), "t", Position(0, at, 0)) for at, sql in enumerate(sqls)]
     scan.ddl = read_all(barriers, Spelling([P, Q]))
