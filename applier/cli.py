@@ -151,10 +151,13 @@ def status(  # noqa: PLR0913 - each is an option
         raise typer.Exit(watching(look, choice, Console(), watch))
     report = look()
     if cut:
-        for query in report.cut:
-            print(escaped(query))
-    else:
-        _show(report, lambda found, console: render(found, console, choice), as_json=as_json)
+        from applier.commands.status.cut import remarks  # noqa: PLC0415
+
+        for shown in (*remarks(engine or "spark", report), *report.cut):
+            print(escaped(shown))
+        is_late = max_lag is not None and (report.lag_seconds is None or report.lag_seconds > max_lag)
+        raise typer.Exit(0 if report.cut and not is_late else 1)
+    _show(report, lambda found, console: render(found, console, choice), as_json=as_json)
     raise typer.Exit(report.exit_code)
 
 
@@ -232,9 +235,7 @@ def load(
     ] = None,
     tables: Tables = "",
     plan: Annotated[bool, typer.Option("--plan", help="Show what would be loaded, and do nothing.")] = False,
-    again: Annotated[
-        bool, typer.Option("--again", help="Also load tables that are live and have the rows of this export already.")
-    ] = False,
+    again: Annotated[bool, typer.Option("--again", help="Also load tables that are live.")] = False,
     take_over: TakeOver = False,
     log_level: LogLevel = "warning",
 ) -> None:
@@ -244,7 +245,7 @@ def load(
     from applier.commands.load.command import planned  # noqa: PLC0415
 
     if plan:
-        for line in planned(loaded, export, rules):
+        for line in planned(loaded, export, rules, again=again):
             print(escaped(line))
         return
     from applier.commands.before_spark import refuse  # noqa: PLC0415

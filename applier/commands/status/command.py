@@ -50,7 +50,7 @@ def status(
             report = compose(
                 config, facts, max_lag_seconds, now_ms, lambda name: _loaded(lake, name, config), is_strict=is_strict
             )
-            if engine == "spark":
+            if engine == "spark" or not report.cut:
                 return report
             cut = queries(engine, config.catalog, in_cut(last, report.tables), lake.metadata_of)
             return replace(report, cut=cut)

@@ -8,11 +8,13 @@ from typing import Literal
 
 from applier.commands.catalog_reader import catalog_properties
 from applier.config.settings import CatalogSection
+from applier.watch.report import StatusReport
 
 Engine = Literal["spark", "trino", "pyiceberg", "duckdb", "polars"]
 
 _PLAIN = re.compile(r"[a-z_][a-z0-9_]*")
 _SHOWN = ("type", "uri", "warehouse", "init_catalog_tables")
+_IN_PYTHON = ("pyiceberg", "polars")
 _ATTACHED = ("rest", "glue")
 """Catalogs that DuckDB can attach; in others it reads a table by its metadata file."""
 
@@ -32,15 +34,25 @@ def queries(
         metadata_of: Finds the newest metadata file of a table.
     """
     cut = sorted(snapshots.items())
-    if engine in ("pyiceberg", "polars"):
+    if engine in _IN_PYTHON:
         return tuple(_python(engine, section, cut))
     if engine == "trino":
         return tuple(f"SELECT * FROM {_sql(section.name, it)} FOR VERSION AS OF {head};" for it, head in cut)  # noqa: S608 - printed, never run
     if section.type in _ATTACHED:
         return tuple(f"SELECT * FROM {_sql(section.name, it)} AT (VERSION => {head});" for it, head in cut)  # noqa: S608 - as above
-    files = ((metadata_of(it).replace("'", "''"), head) for it, head in cut)
-    scans = (f"SELECT * FROM iceberg_scan('{file}', snapshot_from_id = {head});" for file, head in files)  # noqa: S608 - as above
+    files = ((metadata_of(it).replace("'", "''"), f"{head}); -- {'.'.join(it)}") for it, head in cut)
+    scans = (f"SELECT * FROM iceberg_scan('{file}', snapshot_from_id = {rest}" for file, rest in files)  # noqa: S608 - as above
     return ("LOAD iceberg;", *scans)
+
+
+def remarks(engine: Engine, report: StatusReport) -> Iterator[str]:
+    """Comments that name what the queries of a report leave out, a line each."""
+    mark = "#" if engine in _IN_PYTHON else "--"
+    for table in report.tables:
+        if table.cut_snapshot_id is None and table.because:
+            yield f"{mark} {table.table} is {table.state}: {table.because}"
+    if not report.cut:
+        yield f"{mark} There is no cut: {report.summary}."
 
 
 def _python(engine: Engine, section: CatalogSection, cut: list[tuple[tuple[str, ...], int]]) -> Iterator[str]:

@@ -6,8 +6,9 @@ from typing import Any
 
 import pytest
 
-from applier.commands.status.cut import Engine, queries
+from applier.commands.status.cut import Engine, queries, remarks
 from applier.config.settings import CatalogSection
+from tests.unit.commands.status.reports import fresh, never, stale
 
 _CUT: dict[tuple[str, ...], int] = {("shop", "orders"): 7, ("My-shop", 'a"b'): 8}
 
@@ -38,8 +39,8 @@ def test_duckdb_reads_by_metadata_file_what_it_cannot_attach() -> None:
         == _queries("duckdb", "hive")
         == [
             "LOAD iceberg;",
-            "SELECT * FROM iceberg_scan('file:/it''s/a\"b.json', snapshot_from_id = 8);",
-            "SELECT * FROM iceberg_scan('file:/it''s/orders.json', snapshot_from_id = 7);",
+            "SELECT * FROM iceberg_scan('file:/it''s/a\"b.json', snapshot_from_id = 8); -- My-shop.a\"b",
+            "SELECT * FROM iceberg_scan('file:/it''s/orders.json', snapshot_from_id = 7); -- shop.orders",
         ]
     )
 
@@ -61,3 +62,20 @@ def test_python_shows_no_login(engine: Engine, keys: dict[str, str]) -> None:
     compile("\n".join(lines), "cut", "exec")
     assert "secret" not in "\n".join(lines)
     assert [line.partition(" = ")[0] for line in lines[-2:]] == ["tables['My-shop.a\"b']", "tables['shop.orders']"]
+
+
+@pytest.mark.parametrize(("engine", "mark"), [("spark", "--"), ("trino", "--"), ("duckdb", "--"), ("polars", "#")])
+def test_a_table_that_is_not_in_the_cut_is_named_in_a_comment(engine: Engine, mark: str) -> None:
+    """Whoever reads the tables there are learns that others are missing, and why."""
+    lines = list(remarks(engine, stale()))
+
+    assert len(lines) == 2
+    assert lines[0].startswith(f"{mark} shop.orders is parked: Table shop.orders is parked since resolved ts ")
+    assert lines[0].endswith(": out of order.")
+    assert lines[1].startswith(f"{mark} shop.users is incomplete: ")
+
+
+def test_a_whole_cut_has_no_comment_and_none_at_all_says_so() -> None:
+    """A file without a query is no mistake of the command."""
+    assert list(remarks("spark", fresh())) == []
+    assert list(remarks("pyiceberg", never())) == ["# There is no cut: there is no table yet."]

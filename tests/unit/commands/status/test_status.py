@@ -19,9 +19,9 @@ from typer.testing import CliRunner
 
 from applier import cli, wording
 from applier.changefeed.checkpoint import Checkpoint, Holder, Stop, Tracked
-from applier.changefeed.completeness import LIVE, Reason, Why, incomplete
+from applier.changefeed.completeness import LIVE, Completeness, Reason, Why, incomplete
 from applier.changefeed.message import TopicPartition
-from applier.changefeed.position import Reading
+from applier.changefeed.position import FeedPosition, Reading
 from applier.changefeed.table import TableName
 from applier.changefeed.ts import from_unix_ms, unix_ms
 from applier.commands import control_reader
@@ -55,7 +55,7 @@ def told(troubles: Iterable[Trouble]) -> tuple[str, ...]:
 AT = unix_ms(TS)
 """Its wall clock in Unix milliseconds."""
 
-ORDERS = TableName("shop", "orders")
+ORDERS, USERS = TableName("shop", "orders"), TableName("shop", "users")
 HOLDER = Holder("token", "host-a", pid=41, since=AT - 60_000)
 
 
@@ -684,11 +684,7 @@ def test_a_terminal_shows_all_of_it(lake: Lake) -> None:
 def test_the_command_prints_json_and_exits_with_the_verdict(lake: Lake, tmp_path: Path) -> None:
     """`--max-lag` moves the line between fresh and stale; `--cut` prints what Spark SQL takes, and nothing else."""
     lake.checkpoint(lake.orders(1))
-    file = tmp_path / "applier.toml"
-    sections = lake.world.raw
-    file.write_text(
-        "\n".join(f"[{name}]\n" + "\n".join(f'{k} = "{v}"' for k, v in keys.items()) for name, keys in sections.items())
-    )
+    file = _file(lake, tmp_path)
 
     stale = CliRunner().invoke(cli.app, ["status", "-c", str(file), "--json", "--max-lag", "0"])
     fresh = CliRunner().invoke(cli.app, ["status", "-c", str(file), "--json", "--max-lag", "1e12"])
@@ -710,6 +706,50 @@ def test_the_command_prints_json_and_exits_with_the_verdict(lake: Lake, tmp_path
     )
     assert (stale.exit_code, json.loads(stale.stdout)["verdict"]) == (1, "stale")
     assert (fresh.exit_code, json.loads(fresh.stdout)["exit_code"]) == (0, 0)
+
+
+@pytest.mark.parametrize(("engine", "mark"), [("spark", "--"), ("duckdb", "--"), ("pyiceberg", "#")])
+def test_a_cut_is_whole_however_old_it_is_and_names_what_it_lacks(
+    engine: str, mark: str, lake: Lake, tmp_path: Path
+) -> None:
+    """The lag is of years, and a table is parked: what is printed shows one moment all the same."""
+    parked = Completeness(Reason(Why.BY_HAND, "out of order"), TS, FeedPosition(USERS, TS))
+    lake.world.create(("shop", "users"), {"id": pa.int64()})
+    lake.checkpoint(
+        lake.orders(1), tables={ORDERS: Tracked(1, completeness=LIVE), USERS: Tracked(1, completeness=parked)}
+    )
+    file = _file(lake, tmp_path)
+
+    found = CliRunner().invoke(cli.app, ["status", "-c", str(file), "--cut", engine])
+
+    first, *rest = found.stdout.splitlines()
+    assert found.exit_code == 0
+    reason = f"Table shop.users is parked since resolved ts {TS}: out of order."
+    assert first == f"{mark} shop.users is parked: {reason}"
+    assert "users" not in "".join(rest)
+    assert "orders" in rest[-1]
+
+
+@pytest.mark.parametrize("engine", ["spark", "duckdb", "pyiceberg"])
+def test_without_a_cut_nothing_is_printed_but_the_reason(engine: str, lake: Lake, tmp_path: Path) -> None:
+    """A script does not take the lines that an engine needs first for a cut."""
+    parked = Completeness(Reason(Why.BY_HAND, "out of order"), TS, FeedPosition(USERS, TS))
+    lake.world.create(("shop", "users"), {"id": pa.int64()})
+    lake.checkpoint(0, snapshots={}, tables={USERS: Tracked(1, completeness=parked)})
+
+    found = CliRunner().invoke(cli.app, ["status", "-c", str(_file(lake, tmp_path)), "--cut", engine])
+
+    assert found.exit_code == 1
+    assert [line[:2] for line in found.stdout.splitlines()] in (["--"] * 2, ["# "] * 2)
+
+
+def _file(lake: Lake, folder: Path) -> Path:
+    file = folder / "applier.toml"
+    sections = lake.world.raw
+    file.write_text(
+        "\n".join(f"[{name}]\n" + "\n".join(f'{k} = "{v}"' for k, v in keys.items()) for name, keys in sections.items())
+    )
+    return file
 
 
 def test_a_catalog_that_does_not_answer_is_no_verdict(lake: Lake, tmp_path: Path) -> None:
