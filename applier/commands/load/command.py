@@ -52,11 +52,20 @@ _NOTHING = LoadOutcome("Nothing is left to load.", ())
 
 
 def planned(
-    config: Config, address: str | None, rules: Sequence[str], *, spark: SparkSession | None = None
+    config: Config,
+    address: str | None,
+    rules: Sequence[str],
+    *,
+    again: bool = False,
+    spark: SparkSession | None = None,
 ) -> list[str]:
     """What `load` would read and show, one sentence each; it writes nothing, and raises what it would refuse."""
-    export = opened(config, address, rules)
+    export, left = opened(config, address, rules), list[str]()
     with looking(config, spark=spark) as pipeline:
+        lines = export.lines()
+        export = _lacking(pipeline, export, left.append, again=again)
+        if not export.names:
+            return [*lines, *left, _NOTHING.what]
         readings = reach(pipeline, export)
         places = ", ".join(f"{place} from offset {reading.next_offset}" for place, reading in sorted(readings.items()))
         if is_unstarted(pipeline):
@@ -64,7 +73,7 @@ def planned(
         else:
             end = "`applier run` applies what the feed has changed since, and then shows the tables in one commit each."
         doubts = unproven(pipeline, export.export.tso)
-        return [*export.lines(), *doubts, f"The feed leads on from there: {places}.", end]
+        return [*lines, *left, *doubts, f"The feed leads on from there: {places}.", end]
 
 
 def load(
@@ -77,7 +86,7 @@ def load(
     take_over: bool = False,
     spark: SparkSession | None = None,
 ) -> LoadOutcome:
-    """Load the tables that rules mean, and hand them over; `again` those too that have the rows of this export.
+    """Load the tables that rules mean, and hand them over; `again` those too that are live.
 
     While another process holds the changefeed, the tables are loaded beside it, and it takes them over between two
     steps. Otherwise this process takes the changefeed for as long as that takes. After a crash at any point the same
@@ -101,7 +110,8 @@ def load(
     ):
         export = _lacking(pipeline, export, say, again=again)
         if not export.names:
-            return _NOTHING
+            is_followed = pipeline.state.resolved_ts > export.export.tso
+            return _NOTHING if is_followed else _NOTHING._replace(what=f"{_NOTHING.what} {_next(config)}")
         _led_on(pipeline, export, say)
         begins, follower = is_unstarted(pipeline), Follower(pipeline)
         if begins and export.left_out:
@@ -120,24 +130,39 @@ def load(
             return done._replace(what=f"{done.what} `applier run -c {config.path}` does the rest.")
         shown = counted(sum(not known.is_parked for known in states.values()), "table")
         lost = [wording.sentence(name, known) for name, known in states.items() if known.why is Why.CATCHING_UP]
-        what = f"Loaded {shown}: the changefeed begins at resolved ts {export.export.tso}."
+        what = f"Loaded {shown}: the changefeed begins at resolved ts {export.export.tso}. {_next(config)}"
         return LoadOutcome(what, (*done.refused, *lost))
 
 
+def _next(config: Config) -> str:
+    return f"Next, {wording.start(config.path)}"
+
+
 def _lacking(main: Pipeline, export: Opened, say: Say, *, again: bool) -> Opened:
-    """The export without the tables that are live and have its rows: they would be read once more for nothing."""
-    there = [] if again else [name for name in export.names if _is_there(main, export, name)]
-    if not there:
+    """The export without the tables that are live and have its rows, and without any live ones that no rule means.
+
+    The first would be read once more for nothing; the others the feed keeps equal.
+    """
+    live = [] if again else [name for name in export.names if _is_live(main, name)]
+    if not live:
         return export
-    shown = ", ".join(map(str, there))
-    say(f"These tables have the rows of this export already: {shown}. To load them once more, give --again.")
-    return replace(export, names=[name for name in export.names if name not in there])
+    same = [name for name in live if _has_rows(main, export, name)]
+    others = [name for name in live if name not in same and not export.is_chosen]
+    if same:
+        shown = ", ".join(map(str, same))
+        say(f"These tables have the rows of this export already: {shown}. To load them once more, give --again.")
+    if others:
+        shown = ", ".join(map(str, others))
+        say(f"These tables are live, and the feed keeps them equal: {shown}. To load them all the same, give --again.")
+    return replace(export, names=[name for name in export.names if name not in (*same, *others)])
 
 
-def _is_there(main: Pipeline, export: Opened, name: TableName) -> bool:
+def _is_live(main: Pipeline, name: TableName) -> bool:
     known = main.state.completeness.get(name)
-    if known is None or not known.is_live or main.targets.damage(name) is not None:
-        return False
+    return known is not None and known.is_live and main.targets.damage(name) is None
+
+
+def _has_rows(main: Pipeline, export: Opened, name: TableName) -> bool:
     table = main.targets.catalog.load(main.targets.identifier(name))
     load = None if table is None else LoadRecord.told_by(table.properties)
     return load is not None and load.is_complete and (load.tso, load.form) == (export.export.tso, repr(export.form))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
@@ -30,12 +31,14 @@ class Opened:
         form: How its CSV files are written.
         names: The tables to load.
         left_out: Tables that `tables.include` admits, and `--tables` does not.
+        is_chosen: `--tables` is given.
     """
 
     export: Export
     form: CsvForm
     names: Sequence[TableName]
     left_out: Sequence[TableName] = ()
+    is_chosen: bool = False
 
     @property
     def size(self) -> int:
@@ -75,10 +78,15 @@ def opened(config: Config, address: str | None, rules: Sequence[str]) -> Opened:
     if not where:
         hint = "name its folder with --from DIR, or as upstream.dump in the configuration."
         raise ConfigError([f"No export is given: {hint}"])
-    export = Export.find(where)
+    if address is None:
+        export = Export.find(where)
+    else:
+        tables = f" --tables {shlex.quote(','.join(rules))}" if rules else ""
+        load = "run `applier load -c FILE --from {}" + tables + "`"
+        export = Export.find(where, lambda folder: load.replace("{}", shlex.quote(folder)))
     names = _chosen(export, config, rules)
     rest = [name for name in _chosen(export, config, ()) if name not in names]
-    return Opened(export, form_of(export, config.upstream.csv), names, rest)
+    return Opened(export, form_of(export, config.upstream.csv), names, rest, bool(rules))
 
 
 def _chosen(export: Export, config: Config, rules: Sequence[str]) -> list[TableName]:

@@ -54,9 +54,9 @@ _USUAL: Mapping[str, tuple[Any, ...]] = {
 """Options that exports have, for a sentence about files that do not fit: never to read them."""
 
 _WAY = (
-    "Set in [upstream.csv] the options that Dumpling had: separator, delimiter, null_value, header = false for "
-    "--no-header, backslash_escapes. Copy the file again if it is cut off. Lines may end in CR LF or LF "
-    "(--csv-line-terminator), and nothing else."
+    "Set in [upstream.csv] the options that Dumpling had: separator, delimiter, null_value, header (false after "
+    "--no-header), backslash_escapes (false after --escape-backslash=false). If the file is cut off, copy it again. "
+    "Each line has to end in LF or CR LF (--csv-line-terminator)."
 )
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -39,6 +39,9 @@ _FINISHED = re.compile(r"^Finished dump at: (\d{4}-\d\d-\d\d \d\d:\d\d:\d\d)$", 
 
 _FIRST = datetime(2015, 1, 1)
 """Before the first TiDB: the binlog positions of MySQL are such numbers."""
+
+_NAMED = 3
+"""Exports in folders below that are named."""
 
 _GONE = "or if all of it is loaded, and the folder is gone, remove upstream.dump."
 
@@ -100,8 +103,12 @@ class Export:
         return sum(file.size for file in self.files.get(name, ()))
 
     @staticmethod
-    def find(address: str) -> Export:
+    def find(address: str, way: Callable[[str], str] = 'write upstream.dump = "{}"'.format) -> Export:
         """List an export; no row is read.
+
+        Args:
+            address: Its folder, or its address.
+            way: What to do with the export of a folder below, where that one is none.
 
         Raises:
             ConfigError: It cannot be read, is not finished, or holds files that belong to no table.
@@ -114,6 +121,8 @@ class Export:
                 for name in found
                 if name == "metadata" or is_schema_file(_plain(name)) or _plain(name).endswith("-schema-view.sql")
             }
+            if "metadata" not in texts:
+                _refuse_higher(address, _below(system, found.values()), way)
         schemas = {_plain(name): text for name, text in texts.items() if name != "metadata"}
         tables = _declared(address, schemas)
         tso, files = _tso(address, texts.get("metadata")), _files(address, found, tables)
@@ -134,6 +143,27 @@ def _reading(address: str) -> Iterator[None]:
         raise ConfigError(
             [f"{what} Give the folder that `{EXPORT}` wrote, as it is seen from here; {_GONE}"]
         ) from error
+
+
+def _below(system: Any, found: Iterable[Mapping[str, Any]]) -> list[str]:
+    """Names of the folders that hold an export."""
+    folders = [item["name"] for item in found if item["type"] == "directory"]
+    return sorted(path.rsplit("/", 1)[-1] for path in folders if system.exists(f"{path}/metadata"))
+
+
+def _refuse_higher(address: str, below: Sequence[str], way: Callable[[str], str]) -> None:
+    """Refuse a folder whose own folders hold exports.
+
+    Raises:
+        ConfigError: They do.
+    """
+    if not below:
+        return
+    folders = [f"{address.rstrip('/')}/{name}" for name in below]
+    ways = "; or ".join(map(way, folders[:_NAMED]))
+    more = f"; {len(folders) - _NAMED} more folders hold others" if len(folders) > _NAMED else ""
+    what = f"Folder {address} is no export, as it has no file `metadata`, but a folder below it is one."
+    raise ConfigError([f"{what} Hint: {ways}{more}."])
 
 
 def _tso(address: str, metadata: str | None) -> int:

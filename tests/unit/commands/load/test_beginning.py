@@ -32,8 +32,18 @@ LOST = Completeness(Reason(Why.CATCHING_UP, "its metadata is gone"))
 @pytest.mark.parametrize(
     ("notes", "is_stopped", "what", "refused"),
     [
-        (LIVE, False, "Loaded 2 tables: the changefeed begins at resolved ts 7.", ()),
-        (LOST, False, "Loaded 1 table: the changefeed begins at resolved ts 7.", ["its metadata is gone"]),
+        (
+            LIVE,
+            False,
+            "Loaded 2 tables: the changefeed begins at resolved ts 7. Next, start `applier run -c a.toml`.",
+            (),
+        ),
+        (
+            LOST,
+            False,
+            "Loaded 1 table: the changefeed begins at resolved ts 7. Next, start `applier run -c a.toml`.",
+            ["its metadata is gone"],
+        ),
         (LIVE, True, "Catching up: bank.items. `applier run -c a.toml` does the rest.", ()),
     ],
     ids=["all", "one is given up", "stopped"],

@@ -7,8 +7,10 @@ from pathlib import Path
 import pytest
 
 from applier.changefeed.table import TableName
+from applier.commands.load.outlook import opened
 from applier.decode.dump.export import Export
 from applier.errors import ConfigError
+from tests.unit.commands.check.world import World
 from tests.unit.decode.dump import dumpling
 
 _T = TableName("d", "t")
@@ -51,6 +53,33 @@ def test_metadata_without_a_tso_is_refused(tmp_path: Path, metadata: str | None,
     problem = _problem(dumpling.write(tmp_path, {}, metadata))
     assert said in problem
     assert "Export" in problem
+
+
+def test_an_export_one_folder_below_is_named(tmp_path: Path) -> None:
+    """Dumpling is given a folder above it, or the user names one."""
+    dumpling.write(tmp_path / "it's shop", {})
+    (tmp_path / "else").mkdir()
+
+    assert _problem(str(tmp_path)) == (
+        f"Folder {tmp_path} is no export, as it has no file `metadata`, but a folder below it is one. "
+        f'Hint: write upstream.dump = "{tmp_path}/it\'s shop".'
+    )
+    with pytest.raises(ConfigError) as refused:
+        opened(World(tmp_path).config, f"{tmp_path}/", ["shop.a", "`d`.b"])
+    assert str(refused.value).endswith(
+        f"""Hint: run `applier load -c FILE --from '{tmp_path}/it'"'"'s shop' --tables 'shop.a,`d`.b'`."""
+    )
+
+
+def test_of_many_exports_below_some_are_named(tmp_path: Path) -> None:
+    """Each is a way out, and the others are counted."""
+    for name in "abcde":
+        dumpling.write(tmp_path / name, {})
+
+    assert _problem(str(tmp_path)).endswith(
+        f'Hint: write upstream.dump = "{tmp_path}/a"; or write upstream.dump = "{tmp_path}/b"; or '
+        f'write upstream.dump = "{tmp_path}/c"; 2 more folders hold others.'
+    )
 
 
 def test_tables_without_a_schema_file_are_refused(tmp_path: Path) -> None:
