@@ -163,6 +163,42 @@ def begin(config: str) -> str:
     return f"start `applier run -c {config}`; where the database had rows before the changefeed, first run {load}."
 
 
+def new_lake(changefeed: str, place: str, warehouse: str) -> str:
+    """That a lake holds nothing of a changefeed, as one sentence; the warehouse is "" where the catalog knows it."""
+    where = f"{place}, in {warehouse}" if warehouse else place
+    return (
+        f"Changefeed {changefeed} has never run: this lake has no tables and no checkpoint of it yet. It begins anew "
+        f"at {where}."
+    )
+
+
+WAY_TO_THE_LAKE = (
+    "if you expect an existing lake, stop, and set catalog.uri, catalog.warehouse and changefeed.name to those of it."
+)
+"""What to do where another lake begins than the one that a user means."""
+
+
+def lost_catalog(changefeed: str, place: str, folder: str) -> str:
+    """That a catalog names nothing, though its warehouse holds files of the changefeed, as one sentence."""
+    return (
+        f"The catalog at {place} has no tables, but {folder} holds files of changefeed {changefeed}: their catalog is "
+        "another one, or it is lost."
+    )
+
+
+WAY_TO_THE_CATALOG = (
+    "set catalog.uri to the catalog of this warehouse, or put a backup of it there; to begin anew, set "
+    "catalog.warehouse to a folder without such files."
+)
+"""What to do where the files of a lake are there and its catalog is not."""
+
+WAY_TO_MOVED_FILES = (
+    "if the warehouse was moved, move it back, or link it there: a catalog keeps whole paths; if the file is lost, "
+    "restore it from a backup."
+)
+"""What to do where a catalog names a file that is not there."""
+
+
 def record(config: str) -> str:
     """What ends that nothing is recorded of a table."""
     return f"run `applier run -c {config}`, which looks at what made the table and records it."

@@ -192,7 +192,8 @@ Where all of a value is one variable, it may hold a number as well: `messages_pe
 Relative paths begin in the folder of this file, from wherever a command is started.
 Only paths in arguments of a command begin in the working directory.
 A path within a longer text, such as an option of Java (`-D…`) or a `keyTab`, must be absolute.
-If a relative path leads to a SQLite or Hadoop catalog from the working directory, but to none from that folder, no command makes a second catalog.
+If a relative path leads to a SQLite or Hadoop catalog from the working directory, but to none from that folder,
+no command makes a second catalog.
 It stops and names both places (exit 2): move the file of SQLite, or write the absolute paths.
 Commands find the file by `-c FILE`, or by the environment variable `APPLIER_CONFIG`.
 """

@@ -22,6 +22,7 @@ from applier.config.settings import CatalogSection
 from applier.errors import ConfigError, TransientError, is_overload, reason_of
 from applier.sink.format.types import TableSchema
 from applier.sink.iceberg.snapshot import Figures, Snapshot
+from applier.wording import WAY_TO_MOVED_FILES
 
 _JAVA_ONLY = ("io-impl", "catalog-impl", "cache-enabled", "cache.", "jdbc.", "metrics-reporter-impl")
 """Properties that name Java classes, or settings of Spark's catalog."""
@@ -42,6 +43,9 @@ _NO_LOGIN = re.compile(
     r"InvalidClientTokenId)\)"
 )
 """What databases and storages say of a log-in that they refuse."""
+
+_GONE = re.compile(r"(?:does not exist: |local file ')([^']+)")
+"""What PyIceberg and Arrow say of a file that is not there."""
 
 _DENIED = ("UnauthorizedError", "ForbiddenError", "AuthorizationExpiredError", "OAuthError", "NoCredentialsError")
 """Errors of PyIceberg and boto3 that say the same."""
@@ -261,6 +265,9 @@ def _answered(error: Exception) -> tuple[str, str]:
         said = reason_of(error)
         reason = said if said.startswith("the storage") else "the log-in is refused"
         return reason, "correct the log-in in [catalog] (user, password or key), or give it the rights."
+    if any(isinstance(cause, FileNotFoundError) for cause in causes):
+        gone = next((found[1] for cause in causes if (found := _GONE.search(str(cause)))), "a file of it")
+        return f"the catalog names {gone}, which is not there", WAY_TO_MOVED_FILES
     if any(isinstance(cause, ConnectionRefusedError) for cause in causes):
         return "the connection is refused", "correct host and port in [catalog], or start the server that is to listen."
     if is_overload(error):

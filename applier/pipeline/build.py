@@ -29,7 +29,7 @@ from applier.decode.protocols import build
 from applier.errors import ApplierError, OutsideRefused, TransientError
 from applier.order.feed_order import ORDERS
 from applier.pipeline import topics
-from applier.pipeline.first_look import look_first
+from applier.pipeline.first_look import look_first, lost_catalog, new_lake
 from applier.pipeline.heartbeat import beating
 from applier.pipeline.maintenance import Maintenance
 from applier.pipeline.scan.decode_task import DecodeTask
@@ -55,6 +55,7 @@ from applier.sink.control.lease import this_process
 from applier.sink.control.rows import newest_checkpoint
 from applier.sink.control.tables import CHECKPOINTS, CONTROL_TABLES, namespace
 from applier.sink.iceberg.catalog import Catalog
+from applier.wording import WAY_TO_THE_LAKE
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -94,8 +95,7 @@ def assembled(
     """
     refuse_unreadable(config.tables)
     catalog_section = config.catalog
-    if spark is None:
-        _announce_new_catalog(config)
+    is_told = spark is None and _announce_new_catalog(config)
     with leaving(), STOPPING.waiting():
         session = spark or build_session(
             f"applier {config.changefeed.name}", config.spark, catalog_section.name, catalog_section.properties
@@ -106,7 +106,9 @@ def assembled(
         with open_source(config, session) as source:
             me = this_process(unix_ms())
             with leaving(), terminal.waiting("reading the checkpoint and taking the lease"):
-                control, checkpoint = with_retry(lambda: _taken(config, catalog, source, me, look, take_over=take_over))
+                control, checkpoint = with_retry(
+                    lambda: _taken(config, catalog, source, me, look, take_over=take_over, is_told=is_told)
+                )
                 state = with_retry(lambda: State.load(control, checkpoint))
             try:
                 with beating(state, config.run.heartbeat_seconds), leaving(state.control.release):
@@ -138,11 +140,23 @@ def _release(state: State) -> None:
         logger().warning("changefeed not released", error=str(error))
 
 
-def _announce_new_catalog(config: Config) -> None:
-    """Name the file of a catalog that is about to be made: another one than before would be another lake."""
+def _announce_new_catalog(config: Config) -> bool:
+    """Name the file of a catalog that is about to be made: another one than before would be another lake.
+
+    Raises:
+        TerminalError: The warehouse holds files of the changefeed, so there was a catalog.
+    """
     file = config.catalog.sqlite_file
-    if file is not None and not file.exists():
-        logger().info("catalog is new", file=str(file.absolute()), reason="there is no file at catalog.uri")
+    if file is None or file.exists():
+        return False
+    _refuse_lost(config)
+    logger().warning("catalog is new", file=str(file.absolute()), reason=new_lake(config), hint=WAY_TO_THE_LAKE)
+    return True
+
+
+def _refuse_lost(config: Config) -> None:
+    if (error := lost_catalog(config)) is not None:
+        raise error
 
 
 def last_state(catalog: Catalog, name: str) -> State:
@@ -155,7 +169,14 @@ def last_state(catalog: Catalog, name: str) -> State:
 
 
 def _taken(
-    config: Config, catalog: Catalog, source: Source, me: Holder, look: Look | None, *, take_over: bool
+    config: Config,
+    catalog: Catalog,
+    source: Source,
+    me: Holder,
+    look: Look | None,
+    *,
+    take_over: bool,
+    is_told: bool = False,
 ) -> tuple[Control, Checkpoint]:
     """The control tables, and the checkpoint from which this process goes on."""
     name = config.changefeed.name
@@ -165,6 +186,10 @@ def _taken(
         if is_lost:
             refuse_gaps(name, source.bounds())
         elif checkpoints.is_absent(catalog.load, name):
+            if lost_catalog(config) is not None and not catalog.namespaces():
+                _refuse_lost(config)
+            if not is_told:
+                logger().warning("changefeed is new", reason=new_lake(config), hint=WAY_TO_THE_LAKE)
             decoder = build(config.changefeed.protocol, decoder_options(config))
             with terminal.waiting("asking the source what it holds"):
                 look_first(source, decoder, config.changefeed.protocol, config.catalog)

@@ -1,17 +1,20 @@
-"""Looks at topic, rights, protocol and warehouse before a new changefeed writes anything."""
+"""Looks at topic, rights, protocol, catalog and warehouse before a new changefeed writes anything."""
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
+from applier import wording
 from applier.changefeed.message import rows_of
 from applier.changefeed.window import OffsetRange, Window
-from applier.config.settings import CatalogSection
+from applier.config.settings import CatalogSection, Config
 from applier.consume.source import Source
 from applier.consume.window_size import WindowTooLargeError
 from applier.decode.decoder import Decoder
-from applier.errors import DecodeError, TransientError
-from applier.sink.format.storage import is_local, local_path, refuse_unwritable
+from applier.errors import DecodeError, TerminalError, TransientError
+from applier.sink.control.tables import namespace
+from applier.sink.format.storage import is_empty, is_local, local_path, refuse_unwritable
 
 _MESSAGES = 20
 """First messages of a partition that are looked at: one that is broken does not make the protocol a wrong one."""
@@ -66,3 +69,27 @@ def _refuse_other(source: Source, window: Window, decoder: Decoder, protocol: st
             return
     if first is not None:
         raise DecodeError(first.what, f"{first.hint} {_HINT}".lstrip())
+
+
+def new_lake(config: Config) -> str:
+    """That a changefeed begins, and where, as a sentence: a lake that was moved or lost looks like a new one."""
+    warehouse = config.catalog.properties.get("warehouse", "")
+    return wording.new_lake(config.changefeed.name, place(config.catalog), warehouse)
+
+
+def place(section: CatalogSection) -> str:
+    """Where a catalog is, for people, without a log-in."""
+    if (file := section.sqlite_file) is not None:
+        return str(file.absolute())
+    uri = section.properties.get("uri", "")
+    return re.sub(r"//[^/@]*@", "//", uri.partition("?")[0]) or f"catalog {section.name}"
+
+
+def lost_catalog(config: Config) -> TerminalError | None:
+    """Why a catalog without any namespace is not that of its warehouse; None where nothing shows it."""
+    section, name = config.catalog, config.changefeed.name
+    warehouse = section.properties.get("warehouse", "")
+    folder = f"{warehouse.rstrip('/')}/{namespace(name)}"
+    if "/" not in warehouse or is_empty(folder, section.properties):
+        return None
+    return TerminalError(wording.lost_catalog(name, place(section), folder), wording.WAY_TO_THE_CATALOG)

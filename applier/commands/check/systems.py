@@ -26,8 +26,10 @@ from applier.consume.spark import KafkaTopics, topics_alone
 from applier.decode.dump.export import Export
 from applier.decode.registry.client import SchemaRegistry
 from applier.errors import ApplierError, ConfigError, DecodeError, SourceLost, TransientError
+from applier.pipeline.first_look import lost_catalog, new_lake
 from applier.runtime.jvm import jars, java_home
 from applier.sink.format.storage import is_local, try_out
+from applier.wording import WAY_TO_THE_LAKE
 
 SECONDS = 20.0
 """How long the answers of one system may take in all; all are asked at the same time."""
@@ -189,17 +191,21 @@ def _registry(section: RegistrySection) -> str:
 
 
 def _catalog(config: Config) -> str:
-    file = config.catalog.sqlite_file
     try:
         with open_lake(config.catalog) as lake:
-            spaces, newest = lake.namespaces(), ControlView(lake, config.changefeed.name).checkpoint()
+            spaces, view = lake.namespaces(), ControlView(lake, config.changefeed.name)
+            newest, lost_epoch = view.checkpoint(), view.lost_epoch()
     except ConfigError as error:
         # The library is Python's: `run` reaches the catalog by Java, and may do well without it.
         raise TransientError(str(error)) from error
-    if spaces is None:
-        return f"There is none yet: the first run makes {file}."
-    known = f"{len(newest.tables or ())} tables of the changefeed" if newest else "the changefeed has not run yet"
-    return f"It answers: {spaces} namespaces, {known}."
+    if not spaces and (lost := lost_catalog(config)) is not None:
+        raise lost
+    answers = "There is none yet." if spaces is None else f"It answers: {spaces} namespaces."
+    if newest is not None:
+        return f"{answers} {len(newest.tables or ())} tables are of the changefeed."
+    if lost_epoch:
+        return f"{answers} The checkpoints of the changefeed are lost."
+    return f"{answers} {new_lake(config)} {WAY_TO_THE_LAKE.capitalize()}"
 
 
 def _warehouse(config: Config) -> str:

@@ -8,6 +8,7 @@ from __future__ import annotations
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
+from applier import wording
 from applier.changefeed.checkpoint import Checkpoint
 from applier.changefeed.route import Route
 from applier.changefeed.table import TableName
@@ -17,6 +18,7 @@ from applier.commands.status.cut import Engine, queries
 from applier.commands.status.rollback import own_stamp, rollback
 from applier.config.settings import Config
 from applier.order.feed_order import ORDERS
+from applier.pipeline.first_look import lost_catalog, new_lake
 from applier.pipeline.tables.loads import LoadRecord, place_of
 from applier.sink.control.tables import CHECKPOINTS
 from applier.watch.compose import Facts, compose, empty, in_cut
@@ -58,7 +60,10 @@ def status(
         if epoch := view.lost_epoch():
             lost = f"The control table {'.'.join(view.name(CHECKPOINTS))} is lost: other tables know epoch {epoch}."
             return replace(report, notes=(Trouble(lost),))
-        return report
+        error = None if lake.namespaces() else lost_catalog(config)
+        way_out = f"{wording.begin(config.path)} {wording.WAY_TO_THE_LAKE.capitalize()}"
+        new = Trouble(error.what, error.hint) if error else Trouble(new_lake(config), way_out)
+        return replace(report, stale=(new,))
 
 
 def _tables(lake: Lake, last: Checkpoint, config: Config) -> list[tuple[TableName, TableProgress]]:

@@ -10,7 +10,9 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, Protocol
 
+from pyarrow.fs import FileSelector
 from pyiceberg.io import SCHEMA_TO_FILE_IO, FileIO, load_file_io
+from pyiceberg.io.pyarrow import PyArrowFileIO
 
 from applier.errors import OutsideRefused, TransientError, reason_of
 from applier.runtime.logs import logger
@@ -186,6 +188,18 @@ def try_out(location: str, properties: Mapping[str, str]) -> None:
         storage = RemoteStorage(properties, location)
     write_bytes(storage, file, b"applier check wrote this, and removes it at once.")
     storage.remove(file)
+
+
+def is_empty(location: str, properties: Mapping[str, str]) -> bool:
+    """Whether no file is known below a location; True as well where Python cannot list it."""
+    if is_local(location):
+        return not any(Path(local_path(location)).glob("*"))
+    with suppress(Exception):  # It is a look for a warning: whatever is wrong, a step finds it.
+        io = load_file_io(dict(properties), location)
+        if isinstance(io, PyArrowFileIO):
+            scheme, host, path = io.parse_location(location, dict(properties))
+            return not io.fs_by_scheme(scheme, host).get_file_info(FileSelector(path, allow_not_found=True))
+    return True
 
 
 @contextmanager

@@ -16,6 +16,7 @@ from applier.sink.format.types import TableSchema, schema_json
 from applier.sink.iceberg.java import Java, JavaError, translated
 from applier.sink.iceberg.location import OWN_LOCATION, folder_name, has_uuid, is_plain, own
 from applier.sink.iceberg.table import Table
+from applier.wording import WAY_TO_MOVED_FILES
 
 __all__ = ["Catalog", "JavaError", "PartitionField", "Table"]
 
@@ -60,8 +61,8 @@ class Catalog:
             if error.kind == "NotFoundException":
                 what = f"The metadata of table {'.'.join(identifier)} is gone: {error.detail}"
                 way_out = (
-                    "Register the table from an older metadata file (system.register_table); or drop it from the "
-                    "catalog without purge, after which it counts as dropped by hand."
+                    f"{WAY_TO_MOVED_FILES} Or register the table from an older metadata file (system.register_table); "
+                    "or drop it from the catalog without purge, after which it counts as dropped by hand."
                 )
                 raise TableMismatch(what, way_out) from None
             raise

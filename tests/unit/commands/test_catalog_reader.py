@@ -105,9 +105,13 @@ def test_a_lost_metadata_file_is_one_sentence(world: World) -> None:
 
     with (
         open_lake(world.config.catalog) as lake,
-        pytest.raises(TransientError, match=r"Cannot load table shop\.orders"),
+        pytest.raises(TransientError, match=r"Cannot load table shop\.orders") as lost,
     ):
         lake.table(("shop", "orders"))
+    assert str(lost.value).startswith(
+        f"Cannot load table shop.orders of catalog lake (the catalog names {metadata}, which is not there). "
+        "Hint: if the warehouse was moved, move it back, or link it there"
+    )
 
 
 @pytest.mark.parametrize(

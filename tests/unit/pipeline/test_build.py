@@ -5,13 +5,15 @@ from __future__ import annotations
 import signal
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
+from unittest import mock
 
 import pytest
 from pyspark import SparkContext
 from structlog.testing import capture_logs
 
 from applier.commands.plan.read_only_pipeline import _readable
-from applier.errors import ApplierError, CheckpointConflict, OutsideRefused
+from applier.errors import ApplierError, CheckpointConflict, OutsideRefused, TerminalError
+from applier.pipeline import build
 from applier.pipeline.build import _announce_new_catalog, _release, _taken, assembled
 from applier.runtime.jvm import spark_session
 from applier.runtime.stop_requests import STOPPING, StopRequested, leaving, stop_signals
@@ -57,7 +59,50 @@ def test_a_new_catalog_is_named_by_its_whole_path(tmp_path: Path, monkeypatch: p
         _announce_new_catalog(world.config)
 
     assert [line["file"] for line in said] == [f"{tmp_path}/lake/catalog.db"]
-    assert said[0]["reason"] == "there is no file at catalog.uri"
+    assert [line["log_level"] for line in said] == ["warning"]
+    assert said[0]["reason"] == (
+        "Changefeed shop has never run: this lake has no tables and no checkpoint of it yet. "
+        f"It begins anew at {tmp_path}/lake/catalog.db, in {tmp_path}/tables."
+    )
+    assert said[0]["hint"].startswith("if you expect an existing lake, stop, and set catalog.uri")
+
+
+def test_a_catalog_is_not_made_anew_over_the_files_of_a_lake(tmp_path: Path) -> None:
+    """Its file was lost or lies elsewhere: nothing is written, and the way out works."""
+    world = World(tmp_path)
+    (tmp_path / "tables/applier_shop/checkpoints").mkdir(parents=True)
+
+    with capture_logs() as said, pytest.raises(TerminalError) as refused:
+        _announce_new_catalog(world.config)
+    world.raw["catalog"]["warehouse"] = f"{tmp_path}/other"
+    assert _announce_new_catalog(world.config)
+
+    assert said == []
+    assert refused.value.what == (
+        f"The catalog at {tmp_path}/catalog.db has no tables, but {tmp_path}/tables/applier_shop holds files of "
+        "changefeed shop: their catalog is another one, or it is lost."
+    )
+    assert refused.value.hint.endswith("to begin anew, set catalog.warehouse to a folder without such files.")
+
+
+@pytest.mark.parametrize(("spaces", "is_refused"), [([], True), ([("other",)], False)])
+def test_a_catalog_in_a_database_is_held_against_its_warehouse_too(
+    spaces: list[tuple[str, ...]], is_refused: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A changefeed that was forgotten leaves files, and its catalog has namespaces: it may begin anew."""
+    world, catalog = World(tmp_path), mock.Mock(**{"load.return_value": None, "namespaces.return_value": spaces})
+    world.raw["catalog"]["uri"] = "jdbc:postgresql://me:secret@db/lake?password=secret"
+    (tmp_path / "tables/applier_shop/checkpoints").mkdir(parents=True)
+    monkeypatch.setattr(build, "look_first", mock.Mock(side_effect=CheckpointConflict("It got as far.")))
+
+    with capture_logs() as said, stop_signals(), pytest.raises(TerminalError) as refused:
+        _taken(world.config, catalog, mock.Mock(), cast("Any", None), None, take_over=False)
+
+    assert refused.value.what.startswith("The catalog at jdbc:postgresql://db/lake has") is is_refused
+    assert [(line["event"], line["log_level"]) for line in said] == (
+        [] if is_refused else [("changefeed is new", "warning")]
+    )
+    assert "secret" not in f"{refused.value} {said}"
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])

@@ -207,3 +207,15 @@ def test_what_a_library_raises_is_told_by_its_kind() -> None:
     asking.run()
 
     assert asking.told(20) == [SystemAnswer("storage", "cannot tell", "It could not be asked (RuntimeError).")]
+
+
+def test_a_catalog_that_is_not_that_of_its_warehouse_does_not_fit(tmp_path: Path) -> None:
+    """A lake that was lost is no new one; a new one is named with its places."""
+    world = World(tmp_path)
+
+    assert f"It begins anew at {tmp_path}/catalog.db, in {tmp_path}/tables." in answers(world)["catalog"].result
+    (tmp_path / "tables/applier_shop/checkpoints").mkdir(parents=True)
+    found = answers(world)["catalog"]
+
+    assert (found.verdict, found.result.startswith("The catalog at ")) == ("does not fit", True)
+    assert found.way_out.startswith("set catalog.uri to the catalog of this warehouse")

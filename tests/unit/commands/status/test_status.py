@@ -281,17 +281,30 @@ def test_a_feed_in_offset_order_goes_by_the_sign_of_life(lake: Lake) -> None:
     assert sentence.startswith("The tables are 7 min behind (the last sign of life), more than 5 min. Hint: start")
 
 
-def test_a_changefeed_that_never_ran_is_stale(lake: Lake) -> None:
+def test_a_changefeed_that_never_ran_is_stale(lake: Lake, tmp_path: Path) -> None:
     """Also where the catalog's database does not exist yet."""
     found = lake.status()
 
     assert told(found.stale) == (
         (
-            "Changefeed shop has never run: there is no checkpoint. Hint: start `applier run -c applier.toml`; where "
-            "the database had rows before the changefeed, first run `applier load -c applier.toml --from DIR`."
+            "Changefeed shop has never run: this lake has no tables and no checkpoint of it yet. It begins anew at "
+            f"{tmp_path}/catalog.db, in {tmp_path}/tables. Hint: start `applier run -c applier.toml`; where "
+            "the database had rows before the changefeed, first run `applier load -c applier.toml --from DIR`. If you "
+            "expect an existing lake, stop, and set catalog.uri, catalog.warehouse and changefeed.name to those of it."
         ),
     )
     assert (found.exit_code, found.holder, found.cut) == (1, None, ())
+
+
+def test_files_without_a_catalog_are_no_new_lake(tmp_path: Path) -> None:
+    """What the warehouse holds shows that the changefeed has run, by another catalog."""
+    (tmp_path / "tables/applier_shop/checkpoints").mkdir(parents=True)
+
+    found = status(World(tmp_path).config, now_ms=AT)
+
+    (sentence,) = told(found.stale)
+    assert f"catalog.db has no tables, but {tmp_path}/tables/applier_shop holds files of changefeed shop" in sentence
+    assert "never run" not in sentence
 
 
 def test_lost_checkpoints_are_noticed(lake: Lake) -> None:
