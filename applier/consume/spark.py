@@ -30,6 +30,7 @@ from applier.consume.kafka.forward_consumer import FETCH_SIZE
 from applier.consume.kafka.prefetch import ahead
 from applier.consume.kafka.record_by_record import is_out_of_memory
 from applier.consume.source import Job, R
+from applier.consume.window_size import ResultTooLargeError
 from applier.consume.workers.pool import WorkerPool
 from applier.consume.workers.task_error import defect, is_outage
 from applier.consume.workers.transport import CELLS_DDL, packed, settled, unpacked
@@ -71,6 +72,10 @@ _PARTITION = ("topic", "partition")
 
 _SILENT = "Reading from Kafka failed: no message came for a minute, though the topic has more."
 _AGAIN = "the read is tried again; check the brokers."
+
+
+_TOO_LARGE = "Job aborted due to stage failure: Total size of serialized results"
+"""How Spark begins to say that results are above `spark.driver.maxResultSize`."""
 
 
 class ArchiveSource(Archive):
@@ -217,6 +222,7 @@ class KafkaSource(KafkaTopics):
         self._client = KafkaClient(jvm, self._own, section.bytes_per_step)
         self._ends: Mapping[TopicPartition, int] = {}
         self._heavy: Window | None = None
+        self._overflowed: Window | None = None
         self._pool = WorkerPool(min(spark.sparkContext.defaultParallelism, os.cpu_count() or 1, _MOST_PROCESSES))
 
     def bounds(self) -> Mapping[TopicPartition, OffsetRange]:
@@ -239,10 +245,17 @@ class KafkaSource(KafkaTopics):
             try:
                 return _in_tasks(self._frame(window), job)
             except (Py4JJavaError, PySparkException) as error:
-                if not is_out_of_memory(error):
+                if _is_result_too_large(error):
+                    if window != self._overflowed:
+                        self._overflowed = window
+                        raise ResultTooLargeError from error
+                    reason = "rows do not fit into spark.driver.maxResultSize"
+                elif is_out_of_memory(error):
+                    reason = "messages do not fit into the memory of tasks"
+                else:
                     raise
             shown = [str(place) for place in sorted(window.ranges)]
-            logger().warning("messages do not fit into the memory of tasks", partitions=shown)
+            logger().warning(reason, partitions=shown, messages=window.messages)
             self._heavy = window
             return self._map_here(window, job)
 
@@ -298,12 +311,19 @@ def _in_tasks(frame: DataFrame, job: Job[R]) -> list[R]:
     return settled(unpacked(frame.mapInArrow(partial(packed, job), CELLS_DDL).toArrow()))
 
 
+def _is_result_too_large(error: Exception) -> bool:
+    """Whether Spark refuses to hand over the results of a job; it has neither a class nor a code for that."""
+    return any(cause.kind == "SparkException" and cause.text.startswith(_TOO_LARGE) for cause in chain_of(error))
+
+
 def read_refusal(error: Exception) -> TransientError | TerminalError:
     """The error for a failed read: offsets are gone, a broker does not answer, or no retry can help."""
     text = str(error)
     if isinstance(error, PythonException) and not is_outage(text):
         return defect(text)
     chain = chain_of(error)
+    if _is_result_too_large(error):
+        return OutsideRefused("Rows do not fit into spark.driver.maxResultSize.", "raise it, and spark.driver.memory.")
     if "OffsetOutOfRange" in text or "data may have been lost" in text.lower() or "KAFKA_DATA_LOSS" in text:
         return SourceLost(f"Kafka no longer has the offsets to read: {told(chain)}", "see docs/what-if.md.")
     if lasting := refusal("Messages cannot be read", chain, (*KAFKA, *SPARK)):

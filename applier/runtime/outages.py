@@ -21,7 +21,7 @@ LATE_SECONDS = 5.0
 _SYSTEMS = {"consume": "source", "decode": "registry", "sink": "lake"}
 """The stage in which an error arose shows the system behind it."""
 
-_PACKAGE = Path(__file__).resolve().parents[1]
+_PACKAGE = Path(__file__).absolute().parents[1]
 
 SYSTEMS = (*_SYSTEMS.values(), "other")
 """`source`: Kafka, or the folder of recorded messages. `registry`: the schema registry, or the storage of claim checks.
@@ -88,7 +88,8 @@ def system_of(error: BaseException) -> str:
     if isinstance(error, RegistryError):
         return "registry"
     for frame in reversed(traceback.extract_tb(error.__traceback__)):
-        file = Path(frame.filename)
+        # An executor has the package in an archive, by a path from its own folder.
+        file = Path(frame.filename).absolute()
         if file.is_relative_to(_PACKAGE) and (system := _SYSTEMS.get(file.relative_to(_PACKAGE).parts[0])):
             return system
     return "other"

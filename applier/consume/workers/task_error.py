@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import re
 
-from applier.errors import TerminalError
+from applier.errors import OutsideRefused, TerminalError
+from applier.runtime.jvm.executors import WAY
 
 _OUTAGE = re.compile(r"applier\.errors\.TransientError|MemoryError|ConnectionError|TimeoutError")
 _RAISED = re.compile(r"^([\w.]+(?:Error|Exception|Refused|Interrupt))\b", re.MULTILINE)
+_MISSING = re.compile(r"^ModuleNotFoundError: No module named '([\w.]+)'", re.MULTILINE)
 _PLACE = re.compile(r'File "(?:[^"]*/)?(applier/[^"]+)", line (\d+)')
 
 
@@ -18,6 +20,9 @@ def is_outage(traceback: str) -> bool:
 
 def defect(traceback: str) -> TerminalError:
     """The error for a task that another process ran and that ended with this traceback."""
+    if missing := _MISSING.findall(traceback):
+        what = f"A task needs the module {missing[-1]}, which its Python does not have."
+        return OutsideRefused(what, f"install it where tasks run; for executors, {WAY}")
     kinds = _RAISED.findall(traceback)
     places = _PLACE.findall(traceback)
     where = f" at {places[-1][0]} line {places[-1][1]}" if places else ""

@@ -23,7 +23,7 @@ from pyspark.sql import SparkSession
 
 from applier.config.reading.paths import sqlite_file
 from applier.errors import ApplierError, ConfigError, TransientError
-from applier.runtime.jvm import cds_archive, jars, java_home
+from applier.runtime.jvm import cds_archive, executors, jars, java_home
 from applier.runtime.logs import logger
 from applier.runtime.stop_requests import STOPPING, StopRequested, kept_handlers
 
@@ -45,6 +45,20 @@ _LOCAL_DEFAULTS = {
     # A task that runs out of memory would end the JVM, without a word about the message that was too large for it.
     "spark.executor.killOnFatalError.depth": "0",
 }
+
+_CLUSTER_DEFAULTS = {
+    # A changefeed without much to do gives its executors back, or the next one on the cluster would wait for ever.
+    "spark.dynamicAllocation.enabled": "true",
+    "spark.dynamicAllocation.shuffleTracking.enabled": "true",
+    "spark.dynamicAllocation.minExecutors": "0",
+    "spark.dynamicAllocation.executorIdleTimeout": "60s",
+    # What an idle executor holds of an earlier step is of no use any more.
+    "spark.dynamicAllocation.cachedExecutorIdleTimeout": "120s",
+    "spark.dynamicAllocation.shuffleTracking.timeout": "120s",
+    # As on Kubernetes and YARN. On a standalone cluster Spark takes whole workers, and cannot count what it asks for.
+    "spark.executor.cores": "1",
+}
+"""`spark.executor.instances` is the most of them, where it is set."""
 
 _COMPILER = " ".join(
     f"-XX:{name}={10 * usual}"
@@ -106,7 +120,7 @@ def build_session(name: str, spark: Mapping[str, str], catalog_name: str, catalo
     every default of applier, which adds to its `spark.jars` and `spark.sql.extensions`.
 
     Raises:
-        ConfigError: No suitable Java was found, or the settings do not let Spark start.
+        ConfigError: No suitable Java was found, the settings do not let Spark start, or executors cannot run our tasks.
         TransientError: The jars cannot be fetched, or the cluster does not answer.
         StopRequested: A stop was requested meanwhile, where a stop request ends a wait.
     """
@@ -119,7 +133,9 @@ def build_session(name: str, spark: Mapping[str, str], catalog_name: str, catalo
                 _start_jvm(settings)
             # The handler comes with the context, so that the session is made without it.
             SparkContext.getOrCreate(SparkConf().setAll(list(settings.items())))
-        return SparkSession.builder.config(map=dict[str, Any](settings)).getOrCreate()
+        session = SparkSession.builder.config(map=dict[str, Any](settings)).getOrCreate()
+        if not local:
+            executors.prepare(session.sparkContext)
     except ApplierError:
         raise
     except Exception as error:
@@ -128,12 +144,13 @@ def build_session(name: str, spark: Mapping[str, str], catalog_name: str, catalo
             raise StopRequested from error
         problem = f"Spark did not start on {settings['spark.master']}: {_first_line(error)}"
         raise ConfigError([problem]) if local else TransientError(problem) from error
+    return session
 
 
 def _settings(name: str, spark: Mapping[str, str], catalog_name: str, catalog: Mapping[str, str]) -> dict[str, str]:
     master = spark.get("spark.master", _DEFAULTS["spark.master"])
     local = master.startswith("local")
-    defaults = _DEFAULTS | (_LOCAL_DEFAULTS if local else {}) | _security(master)
+    defaults = _DEFAULTS | (_LOCAL_DEFAULTS if local else _cluster_defaults(spark)) | _security(master)
     defaults |= _FEW_CORES_HEAP if _has_few_cores(master) else {}
     groups = ["spark", "s3"] if "S3FileIO" in catalog.get("io-impl", "") else ["spark"]
     own_jars = [jar for group in groups for jar in jars.fetch(group)]
@@ -145,6 +162,11 @@ def _settings(name: str, spark: Mapping[str, str], catalog_name: str, catalog: M
         | {"spark.sql.extensions": _joined(spark.get("spark.sql.extensions"), _EXTENSIONS)}
         | _with_jars(spark, own_jars, local=local)
     )
+
+
+def _cluster_defaults(spark: Mapping[str, str]) -> dict[str, str]:
+    instances = spark.get("spark.executor.instances")
+    return _CLUSTER_DEFAULTS | ({"spark.dynamicAllocation.maxExecutors": instances} if instances else {})
 
 
 def _security(master: str) -> dict[str, str]:

@@ -5,9 +5,11 @@ from __future__ import annotations
 import copy
 import itertools
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
+from applier import errors
 from applier.consume.workers.transport import outcome, settled
 from applier.decode.large_messages import ClaimCheck
 from applier.errors import TransientError
@@ -125,5 +127,17 @@ def test_an_error_of_a_task_names_its_system(monkeypatch: pytest.MonkeyPatch) ->
 
     with pytest.raises(TransientError, match="claim-check storage") as raised:
         settled([copy.copy(outcome(lambda messages: ClaimCheck("s3://x").fetch("a.json"), []))])
+
+    assert system_of(raised.value) == "registry"
+
+
+def test_the_system_shows_where_the_package_lies_in_the_folder_of_an_executor(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Python there names files from the folder in which it runs."""
+    package = Path(errors.__file__).parent
+    monkeypatch.chdir(package.parent)
+    code = compile("raise error", f"./{package.name}/decode/large_messages.py", "exec")
+
+    with pytest.raises(TransientError) as raised:
+        exec(code, {"error": TransientError("away")})  # noqa: S102 - the file name is what counts
 
     assert system_of(raised.value) == "registry"

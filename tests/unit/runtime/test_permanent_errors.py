@@ -46,6 +46,16 @@ def test_a_defect_in_a_task_is_named_without_its_data() -> None:
     assert "secret" not in str(found)
 
 
+def test_a_module_that_a_task_lacks_is_no_defect() -> None:
+    """One executor may differ from the one that was asked first; and a storage may need a package of its own."""
+    found = read_refusal(PythonException("Traceback:\n  x\nModuleNotFoundError: No module named 's3fs'\n"))
+
+    assert type(found) is OutsideRefused
+    assert str(found).startswith(
+        "A task needs the module s3fs, which its Python does not have. Hint: install it where tasks run; for "
+    )
+
+
 def test_an_outage_in_a_task_is_asked_again() -> None:
     """Tasks ask the registry, too."""
     assert isinstance(read_refusal(PythonException("applier.errors.TransientError: no registry")), TransientError)
