@@ -21,7 +21,7 @@ from applier.runtime.jvm import jars, java_home
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-pytest_plugins = ["tests.services.kafka", "tests.services.registry", "tests.services.s3", "tests.services.tidb"]
+pytest_plugins = [f"tests.services.{name}" for name in ("kafka", "registry", "s3", "spark_cluster", "tidb")]
 
 # Every JVM here, also of a broker or of a process that is killed, ends before the optimising compiler could pay.
 os.environ.setdefault("JAVA_TOOL_OPTIONS", "-XX:TieredStopAtLevel=1")
@@ -69,6 +69,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         for name in _HEAVY:
             if name in getattr(item, "fixturenames", ()):
                 item.add_marker(name)
+        if "cluster" in getattr(item, "fixturenames", ()):
+            item.add_marker("spark")
     items.sort(key=lambda item: any(item.get_closest_marker(name) for name in (*_HEAVY, "recovery", "slow")))
 
 

@@ -1,1 +1,1 @@
-"""Real counterparts for tests: a Kafka broker, a schema registry and an S3 server, started on this machine."""
+"""Real counterparts for tests, started on this machine: Kafka, a schema registry, an S3 server, a Spark cluster."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import socket
 import subprocess
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from applier.runtime.jvm import java_home
@@ -21,13 +21,28 @@ class JavaProcess:
         name: What messages call it.
         arguments: Arguments of `java`.
         log: File for everything that it prints.
+        environment: Its environment; this process's own where it is absent.
     """
 
-    def __init__(self, name: str, arguments: Sequence[str], log: Path) -> None:
+    def __init__(
+        self, name: str, arguments: Sequence[str], log: Path, environment: Mapping[str, str] | None = None
+    ) -> None:
         self._name = name
         self._arguments = arguments
         self._log = log
+        self._environment = environment
         self._process: subprocess.Popen[bytes] | None = None
+
+    @property
+    def pid(self) -> int:
+        """Its process id, while it runs."""
+        assert self._process is not None, f"{self._name} does not run"
+        return self._process.pid
+
+    @property
+    def is_running(self) -> bool:
+        """Whether it was started, and has not ended."""
+        return self._process is not None and self._process.poll() is None
 
     def start(self, answers: Callable[[], bool], seconds: float = 120) -> None:
         """Start it and wait until `answers` is true. Raises RuntimeError with the end of its log if it never is."""
@@ -38,6 +53,7 @@ class JavaProcess:
                 stdout=log,
                 stderr=subprocess.STDOUT,
                 start_new_session=True,
+                env=self._environment,
             )
         deadline = time.monotonic() + seconds
         while not answers():
