@@ -213,7 +213,7 @@ def _asked(query: str) -> str:
     """A line of Python that asks a query as it was printed; what gives no rows is not kept."""
     if not query.startswith("SELECT"):
         return f"duckdb.sql({query!r})\n"
-    table = re.search(r"(mid)(?:\.|/|__)(acct|evt|tag)\b", query.replace("`", ""))
+    table = re.search(r"(mid)(?:\.|/|__)(acct|evt|tag)\b", re.sub('[`"]', "", query))
     assert table is not None, query
     return f"tables['{table[1]}.{table[2]}'] = ask({query.rstrip(';')!r})\n"
 

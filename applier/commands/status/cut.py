@@ -12,7 +12,6 @@ from applier.watch.report import StatusReport
 
 Engine = Literal["spark", "trino", "pyiceberg", "duckdb", "polars"]
 
-_PLAIN = re.compile(r"[a-z_][a-z0-9_]*")
 _SHOWN = ("type", "uri", "warehouse", "init_catalog_tables")
 _IN_PYTHON = ("pyiceberg", "polars")
 _ATTACHED = ("rest", "glue")
@@ -63,10 +62,10 @@ def _python(engine: Engine, section: CatalogSection, cut: list[tuple[tuple[str, 
     if engine == "polars":
         yield "import polars"
     yield "from pyiceberg.catalog import load_catalog"
-    yield f"{section.name} = load_catalog({section.name!r}, **{properties!r})"
+    yield f"catalog = load_catalog({section.name!r}, **{properties!r})"
     yield "tables = {}"
     for identifier, head in cut:
-        table = f"{section.name}.load_table({identifier!r})"
+        table = f"catalog.load_table({identifier!r})"
         scan = f"{table}.scan(snapshot_id={head}).to_arrow()"
         if engine == "polars":
             scan = f"polars.scan_iceberg({table}, snapshot_id={head})"
@@ -80,7 +79,7 @@ def _without_login(uri: str) -> str:
 
 
 def _sql(catalog: str, identifier: tuple[str, ...]) -> str:
-    """A name as standard SQL takes it; all levels of a namespace are one schema."""
+    """A name as standard SQL takes it, quoted as it may be `order`; all levels of a namespace are one schema."""
     *namespace, table = identifier
     parts = (catalog, ".".join(namespace), table)
-    return ".".join(part if _PLAIN.fullmatch(part) else '"' + part.replace('"', '""') + '"' for part in parts)
+    return ".".join('"' + part.replace('"', '""') + '"' for part in parts)

@@ -711,7 +711,7 @@ def test_the_command_prints_json_and_exits_with_the_verdict(lake: Lake, tmp_path
 
     names: dict[str, Any] = {}
     exec(python.stdout, names)  # noqa: S102 - what a user is to paste
-    names["lake"].close()
+    names["catalog"].close()
     assert same.stdout == cut.stdout
     assert names["tables"]["shop.orders"].num_rows == 1
     assert (
