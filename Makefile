@@ -101,11 +101,17 @@ bench-quick: $(READY) services ## The same on little data, in minutes
 schemas: $(READY) ## Write schemas/ and the generated parts of the documentation anew
 	@$(PYTHON) -m tests.schemas
 
+# Trino alone needs Java 25, and Maven.
+JAVA_25 ?= /usr/lib/jvm/temurin-25-jdk-amd64
+
 readers: $(READY) ## Find out anew what engines read, also large ones, which go into .venv-readers; then `make schemas`
 	@test -x .venv-readers/bin/python || $(PYTHON) -m venv .venv-readers
 	@.venv-readers/bin/python -m pip install --quiet --upgrade pip
 	@.venv-readers/bin/python -m pip install --quiet --group readers --group readers-large 'pyiceberg[sql-sqlite]' pyarrow
-	@READERS=write READERS_PYTHON=$(CURDIR)/.venv-readers/bin/python $(PYTEST) --quiet tests/spark/test_readers.py
+	@JAVA_HOME=$(JAVA_25) mvn --quiet --batch-mode --file tests/spark/trino/pom.xml dependency:build-classpath \
+		-Dmdep.outputFile=$(CURDIR)/.venv-readers/trino
+	@READERS=write READERS_PYTHON=$(CURDIR)/.venv-readers/bin/python READERS_TRINO=$(CURDIR)/.venv-readers/trino \
+		READERS_JAVA=$(JAVA_25)/bin/java $(PYTEST) --quiet tests/spark/test_readers.py
 
 picture: $(READY) services ## Take the picture of the page anew that the README shows
 	@PICTURE=docs/images/page.png $(PYTEST) --quiet -k picture tests/browser

@@ -35,6 +35,7 @@ BLOCKS = {
     "daft": Blocks("Daft", "daft"),
     "datafusion": Blocks("DataFusion", "datafusion"),
     "clickhouse": Blocks("ClickHouse", "chdb"),
+    "trino": Blocks("Trino", "trino-iceberg"),
 }
 """By the name in `tables.readers`."""
 
@@ -47,10 +48,12 @@ def recorded() -> dict[str, Result]:
 
 def block(reader: str, at: Literal["head", "cut"]) -> str:
     """The block of the page that reads the head of a table, or the cut."""
-    page = (_ROOT / "docs/reading.md").read_text(encoding="utf-8")
-    section = page.partition(f"\n## {BLOCKS[reader].section}\n")[2].partition("\n## ")[0]
-    blocks: list[str] = re.findall(r"```(?:python|sql)\n(.*?)\n```", section, re.DOTALL)
-    return blocks[at == "cut"]
+    return _blocks(reader, "python|sql")[at == "cut"]
+
+
+def properties(reader: str) -> str:
+    """The block of the page that connects an engine to the catalog."""
+    return _blocks(reader, "properties")[0]
 
 
 def readable(result: Result) -> tuple[int, ...]:
@@ -70,6 +73,12 @@ def summary() -> list[tuple[str, ...]]:
     for name, number, *said in matrix():
         groups.setdefault(tuple("yes" if each == "yes" else "no" for each in said), []).append(f"{name} {number}")
     return [(", ".join(names), *said) for said, names in groups.items()]
+
+
+def _blocks(reader: str, languages: str) -> list[str]:
+    page = (_ROOT / "docs/reading.md").read_text(encoding="utf-8")
+    section = page.partition(f"\n## {BLOCKS[reader].section}\n")[2].partition("\n## ")[0]
+    return re.findall(rf"```(?:{languages})\n(.*?)\n```", section, re.DOTALL)
 
 
 def _said(read: list[str]) -> str:

@@ -35,7 +35,7 @@ FORMATS: Mapping[Reader, tuple[Literal[2, 3], ...]] = {
     "daft": (2,),
     "datafusion": (2, 3),
     "clickhouse": (2,),
-    "trino": (2,),
+    "trino": (2, 3),
     "starrocks": (2,),
     "snowflake": (2, 3),
     "athena": (2,),
