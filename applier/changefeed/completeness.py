@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Literal, TypeAlias
 
@@ -148,6 +148,12 @@ class Completeness:
     def resumed(self) -> Completeness:
         """What the table is once it has all that it missed while it was parked."""
         return LIVE if self.lacked is None else Completeness(self.lacked)
+
+    @property
+    def coming_back(self) -> Completeness:
+        """The table as it is due at its place; one that an export was loaded into catches up, whatever held it up."""
+        is_loaded = self.position is not None and self.position.is_loaded
+        return replace(self, reason=Reason(Why.CATCHING_UP) if is_loaded else self.reason, is_due=True)
 
     @property
     def shown(self) -> Literal["live", "incomplete", "parked", "loading", "catching up"]:

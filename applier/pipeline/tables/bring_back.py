@@ -71,8 +71,7 @@ def _due(main: Pipeline, name: TableName, known: Completeness) -> Completeness:
     if known.is_due:
         return known
     position = known.position
-    version = None if position is None else state.versions.get((position.name, position.version or 0))
-    damage = targets.damage(name, is_listed=position is not None and position.version is not None, version=version)
+    damage = completeness.damage_at(state, targets, name, position)
     if position is None or damage is not None or known.why is Why.LOST or not known.is_parked:
         found = completeness.begun(state).get(name) if targets.feed.order.parts_at_ddl else None
         if found is None:
@@ -85,7 +84,7 @@ def _due(main: Pipeline, name: TableName, known: Completeness) -> Completeness:
     reason = known.reason if known.is_parked else Reason(Why.REBUILT)
     # From its CREATE TABLE on, the table lacks nothing.
     lacked = known.lacked if position.version is not None else None
-    return replace(known, reason=reason, since=since, position=position, lacked=lacked, is_due=True)
+    return replace(known, reason=reason, since=since, position=position, lacked=lacked).coming_back
 
 
 def left_out(name: TableName) -> ConfigError:

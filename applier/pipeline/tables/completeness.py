@@ -64,11 +64,21 @@ def judge(state: State, targets: TargetTables, config: Config, *, is_start: bool
 def try_again(state: State, targets: TargetTables, name: TableName) -> None:
     """Let a parked table resume at a start, unless only a command brings it back."""
     known = state.completeness.get(name)
-    if known is not None and known.why.is_tried_again and known.position is not None:
-        # One whose Iceberg table is still damaged would only fail again.
-        version = state.versions.get((known.position.name, known.position.version or 0))
-        damage = targets.damage(name, is_listed=known.position.version is not None, version=version)
-        state.completeness[name] = replace(known, is_due=known.is_due or damage is None)
+    if known is None or not known.why.is_tried_again or known.position is None:
+        return
+    # One whose Iceberg table is still damaged would only fail again.
+    if damage_at(state, targets, name, known.position) is None:
+        state.completeness[name] = known.coming_back
+
+
+def damage_at(
+    state: State, targets: TargetTables, name: TableName, position: FeedPosition | None
+) -> TableMismatch | None:
+    """Why the table that readers see cannot go on from its place in the feed; a loaded one takes its place."""
+    if position is not None and position.is_loaded:
+        return None
+    version = None if position is None else state.versions.get((position.name, position.version or 0))
+    return targets.damage(name, is_listed=position is not None and position.version is not None, version=version)
 
 
 class Begun(NamedTuple):

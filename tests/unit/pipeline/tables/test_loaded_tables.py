@@ -1,0 +1,73 @@
+"""How tables come back that were left out, or parked by hand, after an export was loaded into them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from applier.changefeed.completeness import Completeness, Reason, Why
+from applier.changefeed.position import FeedPosition
+from applier.changefeed.table import TableName
+from applier.errors import TableMismatch
+from applier.pipeline.tables.bring_back import bring_back
+from applier.pipeline.tables.completeness import judge
+from applier.pipeline.tables.parking import follow_include
+
+NAME = TableName("shop", "items")
+CATCHING_UP = Reason(Why.CATCHING_UP)
+
+
+def _main(known: Completeness) -> Any:
+    """A changefeed whose catalog lacks the table, which readers see only once it has caught up."""
+    lost = TableMismatch("Table shop.items is not in the catalog any more", "")
+    targets = SimpleNamespace(
+        identifier=str,
+        damage=lambda name, *, is_listed=False, **_: lost if is_listed else None,
+        feed=SimpleNamespace(order=SimpleNamespace(parts_at_ddl=False)),
+    )
+    state = SimpleNamespace(
+        completeness={NAME: known},
+        versions={},
+        resolved_ts=9,
+        tables={},
+        unsettled={},
+        control=SimpleNamespace(decisions=list, letters=list),
+        checkpoint=SimpleNamespace(snapshots={}),
+    )
+    config = SimpleNamespace(tables=SimpleNamespace(include=("*.*",)), path="applier.toml")
+    return SimpleNamespace(state=state, targets=targets, config=config)
+
+
+WAYS: dict[str, tuple[Why, Callable[[Any], object]]] = {
+    "admitted again": (Why.LEFT_OUT, lambda main: judge(main.state, main.targets, main.config)),
+    "renamed to a name that is admitted": (
+        Why.LEFT_OUT,
+        lambda main: follow_include(main.state, main.targets, NAME, is_wanted=True),
+    ),
+    "resumed": (Why.BY_HAND, lambda main: bring_back(main, [NAME])),
+}
+
+
+@pytest.mark.parametrize(("why", "admit"), WAYS.values(), ids=WAYS)
+def test_a_loaded_table_that_was_held_up_catches_up_without_a_table_that_readers_see(
+    why: Why, admit: Callable[[Any], object]
+) -> None:
+    """It was taken for one that others had dropped, and stayed parked though what the export brought was there."""
+    main = _main(Completeness(Reason(why), position=FeedPosition(NAME, 7, version=7, is_loaded=True)))
+
+    admit(main)
+
+    known = main.state.completeness[NAME]
+    assert (known.reason, known.is_due) == (CATCHING_UP, True)
+
+
+def test_a_table_that_left_the_feed_itself_stays_parked_while_it_is_not_there() -> None:
+    """The attempt would only fail again."""
+    main = _main(Completeness(Reason(Why.LEFT_OUT), position=FeedPosition(NAME, 7, version=7)))
+
+    judge(main.state, main.targets, main.config)
+
+    assert not main.state.completeness[NAME].is_due
