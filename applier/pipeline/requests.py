@@ -139,9 +139,8 @@ class Requests:
 
     def _load(self, names: Sequence[TableName], failed: str) -> RequestOutcome:
         """Park tables while an export is loaded aside, or keep why that has `failed`."""
-        state, admits = self.main.state, TableFilter(self.main.config.tables.include).admits
-        if others := [name for name in names if not admits(name)]:
-            raise left_out(others[0])
+        state = self.main.state
+        self._refuse_left_out(names)
         for name in names:
             known = state.completeness.get(name)
             if not failed and (known is None or not known.needs_export):
@@ -164,6 +163,11 @@ class Requests:
                 self._forget_load(name)
         return RequestOutcome("loading", tuple(names))
 
+    def _refuse_left_out(self, names: Sequence[TableName]) -> None:
+        admits = TableFilter(self.main.config.tables.include).admits
+        if others := [name for name in names if not admits(name)]:
+            raise left_out(others[0])
+
     def _discard_load(self, name: TableName) -> None:
         """Forget what an earlier load has left: readers have had its files, and the table may have let them go."""
         targets = self.main.targets
@@ -180,6 +184,8 @@ class Requests:
 
     def _loaded(self, names: Sequence[TableName]) -> RequestOutcome:
         """Let tables come back that an export was loaded into; another load may have brought some back already."""
+        # One that was left out while it was loaded would be shown as whole, and get no row from there on.
+        self._refuse_left_out(names)
         loads, brought = (
             LoadTables(self.main.targets.catalog, self.main.targets.feed.name),
             dict[TableName, LoadRecord](),

@@ -12,7 +12,7 @@ import pytest
 from applier import wording
 from applier.changefeed.checkpoint import Moving
 from applier.changefeed.completeness import LIVE, Completeness, Reason, Why
-from applier.changefeed.filter import TableFilter
+from applier.changefeed.filter import TableFilter, exactly
 from applier.changefeed.position import FeedPosition
 from applier.changefeed.table import TableName
 from applier.ddl.schema_tracker import Tables
@@ -167,3 +167,14 @@ def test_a_table_is_not_left_out_between_a_step_that_failed_and_its_repetition()
         ConfigError, match=r"now tables.include leaves out shop.orders. Admit it, let `applier run -c a."
     ):
         moved_names.refuse_left_out(state, TableFilter(("*.*", "!shop.orders")))
+
+
+def test_a_table_that_was_left_out_while_it_was_loaded_is_not_handed_over() -> None:
+    """It would be shown as whole without the rows that came since; the load goes on once it is admitted."""
+    known = {ORDERS: Completeness(Reason(Why.LOADING), since=7), ITEMS: Completeness(Reason(Why.LOADING), since=7)}
+    found = requests(dict(known), ("*.*", "!shop.orders"))
+
+    with pytest.raises(ConfigError, match=r"Table shop.orders is left out by tables.include: admit it there and start"):
+        found._done(TableRequest("one", "loaded", exactly([ITEMS, ORDERS]), "", "me"))
+
+    assert found.main.state.completeness == known
