@@ -143,7 +143,8 @@ class StepReader:
         """Scan a window, or a shorter one where a step cannot take so many bytes, or what tasks make of them."""
         most_bytes, is_small = self._size.most_bytes, self.config.source.engine != "spark"
         while True:
-            local = is_small and self._size.is_small(window)
+            # A job at each look that finds nothing would keep the executors that wait for it.
+            local = (is_small or not window.messages) and self._size.is_small(window)
             try:
                 return window, self.scanner.scan(window, known, stopwatch, local=local, most_bytes=most_bytes)
             except ResultTooLargeError:
