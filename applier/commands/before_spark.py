@@ -10,8 +10,9 @@ from applier.commands.catalog_reader import open_lake
 from applier.commands.control_reader import ControlView
 from applier.config.settings import Config
 from applier.consume.spark import topics_alone
-from applier.errors import HostUnknown, TerminalError
+from applier.errors import HostUnknown, TerminalError, TransientError
 from applier.runtime import terminal
+from applier.runtime.logs import logger
 from applier.runtime.stop_requests import STOPPING, leaving, stop_signals
 from applier.sink.control.control import unix_ms
 from applier.sink.control.lease import may_take, process_start, this_process
@@ -58,11 +59,16 @@ def refuse(config: Config, *, take_over: bool = False, takes: bool = True, reads
 
 
 def _noted(look: Callable[[], None], found: list[Exception]) -> None:
-    """Keep a refusal that would come again in a minute of Spark; anything else is met there, or has passed by then."""
+    """Keep a refusal that would come again in a minute of Spark; anything else is met there, or has passed by then.
+
+    Who watches learns of an outage now: what he gave may be wrong.
+    """
     try:
         look()
     except (TerminalError, HostUnknown) as error:
         found.append(error)
+    except TransientError as error:
+        logger().warning("no answer yet: asked again once Spark is started", error=str(error))
     except Exception:  # noqa: BLE001, S110 - whatever it is, Spark's way to the same system decides
         pass
 

@@ -23,7 +23,7 @@ from applier.changefeed.window import OffsetRange, Window
 from applier.config.settings import Config
 from applier.config.source import KafkaSection, SourceSection
 from applier.consume.archive import Archive, inside
-from applier.consume.kafka.addresses import unresolved
+from applier.consume.kafka.addresses import refuse_unreachable
 from applier.consume.kafka.admin import KafkaAdmin
 from applier.consume.kafka.client import KafkaClient, KafkaSilentError
 from applier.consume.kafka.forward_consumer import FETCH_SIZE
@@ -34,7 +34,7 @@ from applier.consume.window_size import ResultTooLargeError
 from applier.consume.workers.pool import WorkerPool
 from applier.consume.workers.task_error import defect, is_outage
 from applier.consume.workers.transport import CELLS_DDL, packed, settled, unpacked
-from applier.errors import ConfigError, HostUnknown, OutsideRefused, SourceLost, TerminalError, TransientError
+from applier.errors import ConfigError, OutsideRefused, SourceLost, TerminalError, TransientError
 from applier.runtime.jvm import jars
 from applier.runtime.jvm.bare_jvm import bare_jvm
 from applier.runtime.logs import logger
@@ -113,6 +113,7 @@ class KafkaTopics:
         kafka = cast("KafkaSection", section.kafka)
         self._options = {"kafka.group.id": group, **_USUAL, **kafka.options}
         self._servers = self._options.get("kafka.bootstrap.servers", "")
+        self._was_reached = False
         self._topics = kafka.topics
         self._pattern = kafka.topic_pattern
         self._own = {key.removeprefix("kafka."): value for key, value in self._options.items()}
@@ -162,6 +163,9 @@ class KafkaTopics:
         try:
             # A request that only reads changes nothing, so a stop need not wait for the answer.
             with STOPPING.waiting(), OUTAGES.asking("source", f"Kafka at {self._servers}"):
+                if not self._was_reached:
+                    refuse_unreachable(self._servers)
+                    self._was_reached = True
                 yield
         except IllegalArgumentException as error:
             # PySpark gives this name to an error of Java's pattern compiler.
@@ -179,9 +183,6 @@ class KafkaTopics:
         if any("UnknownTopicOrPartition" in cause.kind for cause in chain):
             hint = "check source.kafka.topics; TiCDC makes the topic when the changefeed starts."
             return SourceLost(f"Kafka at {servers} has no topic {', '.join(self._missing())}.", hint)
-        if any(cause.kind == "ConfigException" for cause in chain) and (hosts := unresolved(servers)):
-            hint = "check the host in source.kafka.kafka.bootstrap.servers, and the name service of this machine."
-            return HostUnknown(f"The address of Kafka does not resolve: no host {' or '.join(hosts)} is known.", hint)
         if lasting := refusal(f"Kafka at {servers} cannot be asked", chain, KAFKA):
             return lasting
         hint = (
@@ -197,8 +198,11 @@ def topics_alone(config: Config, seconds: float | None = None) -> Iterator[Kafka
 
     Raises:
         ConfigError: No Java was found, or it does not start.
-        TransientError: The jars cannot be fetched.
+        HostUnknown: The address of Kafka does not resolve.
+        TransientError: Kafka accepts no connection, or the jars cannot be fetched.
     """
+    if config.source.kafka is not None:
+        refuse_unreachable(config.source.kafka.options.get("kafka.bootstrap.servers", ""))
     spark = config.spark
     given = [*spark.get("spark.jars", "").split(","), *spark.get("spark.driver.extraClassPath", "").split(os.pathsep)]
     options = shlex.split(spark.get("spark.driver.extraJavaOptions", ""))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import socket
 from collections.abc import Iterable, Mapping
 from contextlib import ExitStack
 from pathlib import Path
@@ -238,9 +239,11 @@ def test_broker_that_is_down_is_transient(
     """A broker that does not answer is tried again, not given up; the hint names TLS, which looks the same."""
     monkeypatch.setattr(kafka_admin, "_TIMEOUT_MS", 4_000)
     monkeypatch.setattr("applier.runtime.retry.OUTAGE_SECONDS", 1.0)
-    found = from_kafka(replay("pk", "simple-json", lake, tmp_path, "simple", name="kafka-down"), "127.0.0.1:1", ["t"])
-    found.raw["source"]["kafka"]["kafka.request.timeout.ms"] = "1000"
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        at = f"127.0.0.1:{silent.getsockname()[1]}"
+        found = from_kafka(replay("pk", "simple-json", lake, tmp_path, "simple", name="kafka-down"), at, ["t"])
+        found.raw["source"]["kafka"]["kafka.request.timeout.ms"] = "1000"
 
-    with pytest.raises(TransientError, match="127.0.0.1:1 does not answer: Timed out") as raised, found.running(spark):
-        pytest.fail("the changefeed was taken")
+        with pytest.raises(TransientError, match=f"{at} does not answer: Timed out") as raised, found.running(spark):
+            pytest.fail("the changefeed was taken")
     assert "a TLS listener looks like a broker that is down" in raised.value.hint

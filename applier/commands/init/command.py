@@ -28,6 +28,17 @@ _SECRET = re.compile(r"password|secret|token|credential|jaas\.config$|ssl\.keyst
 _EXPORT = "--filetype csv --consistency snapshot --params 'time_zone=+00:00' -F 256MiB"
 """Options with which `load` needs no key of `[upstream.csv]`; see docs/initial-load.md."""
 _VARIABLE = re.compile(r"\$\{\w+\}")
+_OPTIONS = {
+    "source.kafka.kafka.bootstrap.servers": "--servers",
+    "source.kafka.topic_pattern": "--topic-pattern",
+    "source.kafka.topics": "--topics",
+    "source.kafka.kafka.": "--kafka kafka.",
+    "kafka.* options under [source.kafka]": "options given by --kafka",
+    "kafka.security.* options": "options --kafka kafka.security.…",
+    "registry.url": "--registry",
+    "[registry] url": "--registry",
+}
+"""By a key of the configuration, which is not written yet: the option that the user gave, or may give."""
 
 
 def options(pairs: Sequence[str], option: str) -> dict[str, str]:
@@ -92,14 +103,22 @@ def _sight(answers: Answers, say: Callable[[str], None], spark: SparkSession | N
     """What the topics show; None where they cannot be reached, and the user names the protocol."""
     try:
         return look(answers.kafka, answers.registry, answers.protocol, spark)
-    except ConfigError:
-        raise
+    except ConfigError as error:
+        raise ConfigError([*map(_as_typed, error.problems)]) from error
     except ApplierError as error:
         if answers.protocol is None:
-            hint = f"{error.hint} To write the file all the same, name TiCDC's protocol: --protocol NAME.".lstrip()
+            own = _as_typed(error.hint)
+            hint = f"{own} To write the file all the same, name TiCDC's protocol: --protocol NAME.".lstrip()
             raise type(error)(error.what, hint) from error
         say(f"Nothing could be looked at: {error.what}")
         return None
+
+
+def _as_typed(text: str) -> str:
+    """A hint, or a problem, with the options of the command line in place of keys of the configuration."""
+    for key, option in _OPTIONS.items():
+        text = text.replace(key, option)
+    return text
 
 
 def _beside(file: Path, answers: Answers) -> Answers:

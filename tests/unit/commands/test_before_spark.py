@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
@@ -16,6 +17,7 @@ from applier.commands import before_spark
 from applier.commands.before_spark import refuse
 from applier.commands.control_reader import ControlView
 from applier.errors import CheckpointConflict, ConfigError, HostUnknown, OutsideRefused, SourceLost, TransientError
+from applier.runtime.logs import set_up_logging
 from applier.sink.control.control import unix_ms
 from tests.unit.commands.check.world import World
 
@@ -57,6 +59,20 @@ def test_what_may_pass_is_left_to_spark(
 ) -> None:
     """`run` waits for a broker that is down, as ever."""
     refuse(kafka(monkeypatch, World(tmp_path), error).config)
+
+
+def test_an_outage_is_said_before_spark_starts(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Who gave a wrong port need not wait for Spark to learn of it."""
+    set_up_logging()
+    refuse(kafka(monkeypatch, World(tmp_path), TransientError("No broker.", "check the port.")).config)
+
+    told = json.loads(capsys.readouterr().err)
+    assert (told["event"], told["error"]) == (
+        "no answer yet: asked again once Spark is started",
+        "No broker. Hint: check the port.",
+    )
 
 
 def test_packages_that_spark_fetches_may_be_kafkas(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -247,3 +247,24 @@ def test_paths_of_the_command_line_begin_in_the_working_directory(
     assert f'"kafka.ssl.truststore.location" = "{tmp_path}/trust.jks"' in there
     assert '"kafka.ssl.keystore.location" = "${STORE}"' in there
     assert 'uri = "jdbc:sqlite:lake.db"' in here.splitlines()
+
+
+@pytest.mark.parametrize(
+    ("key", "option"),
+    [
+        ("source.kafka.kafka.bootstrap.servers", "--servers"),
+        ("source.kafka.topics", "--topics"),
+        ("source.kafka.topic_pattern", "--topic-pattern"),
+        ("the kafka.* options under [source.kafka]", "the options given by --kafka"),
+        ("source.kafka.kafka.acks", "--kafka kafka.acks"),
+    ],
+)
+def test_a_hint_names_what_the_user_typed(
+    key: str, option: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """There is no file yet with the keys that other commands name."""
+    for error in (TransientError("Away.", f"check {key}."), ConfigError([f"check {key}."])):
+        with pytest.raises(type(error)) as raised:
+            written(tmp_path, answers(tmp_path), error, monkeypatch)
+        assert f"check {option}." in str(raised.value)
+        assert "source.kafka" not in str(raised.value)

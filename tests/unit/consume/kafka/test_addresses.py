@@ -1,62 +1,117 @@
-"""An address of Kafka that does not resolve is told from a wrong option."""
+"""Brokers that cannot be reached are named at once, and Kafka's client is not asked."""
 
 from __future__ import annotations
 
 import socket
-from typing import Any, cast
+from collections.abc import Iterator
 
 import pytest
 
 from applier.config.source import SourceSection
-from applier.consume import spark
-from applier.consume.kafka.addresses import unresolved
+from applier.consume.kafka import addresses
+from applier.consume.kafka.addresses import refuse_unreachable
 from applier.consume.spark import KafkaTopics
-from applier.errors import HostUnknown, OutsideRefused
-from applier.runtime.permanent_errors import Cause
+from applier.errors import HostUnknown, OutsideRefused, TransientError
+from applier.runtime.outages import system_of
+
+KEY = "source.kafka.kafka.bootstrap.servers"
 
 
-@pytest.fixture(autouse=True)
+@pytest.fixture
+def listening() -> Iterator[int]:
+    """A port at which a connection is accepted."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        yield server.getsockname()[1]
+
+
+@pytest.fixture
+def closed() -> Iterator[int]:
+    """A port that is taken, and at which nobody listens."""
+    with socket.socket() as held:
+        held.bind(("127.0.0.1", 0))
+        yield held.getsockname()[1]
+
+
+@pytest.fixture
 def _name_service(monkeypatch: pytest.MonkeyPatch) -> None:
-    """One that knows a single host."""
+    """One that knows addresses alone."""
 
-    def find(host: str, _: object) -> list[str]:
-        if host not in {"known", "::1"}:
+    def connect(place: tuple[str, int], _: float) -> socket.socket:
+        if place[0] == "far":
+            raise TimeoutError
+        if place[0] not in {"127.0.0.1", "::1"}:
             raise socket.gaierror
-        return [host]
+        return socket.socket()
 
-    monkeypatch.setattr(socket, "getaddrinfo", find)
+    monkeypatch.setattr(addresses.socket, "create_connection", connect)
 
 
+def test_a_refused_connection(closed: int) -> None:
+    """The hint has host and port, and the outage is one of the source."""
+    at = f"127.0.0.1:{closed}"
+
+    with pytest.raises(TransientError) as raised:
+        refuse_unreachable(f"SASL_PLAINTEXT://{at}")
+    assert str(raised.value) == (
+        f"Kafka at SASL_PLAINTEXT://{at} does not answer: Connection refused. "
+        f"Hint: check host and port ({at}) in {KEY}, and whether a broker listens there."
+    )
+    assert system_of(raised.value) == "source"
+
+
+def test_one_broker_leads_to_the_rest(listening: int, closed: int) -> None:
+    """A cluster is there while one of its brokers is."""
+    refuse_unreachable(f"127.0.0.1:{closed}, PLAINTEXT://127.0.0.1:{listening}")
+
+
+@pytest.mark.usefixtures("_name_service")
 @pytest.mark.parametrize(
     ("servers", "hosts"),
-    [
-        ("known:9092", []),
-        ("a:9092", ["a"]),
-        ("a:9092, b.c:9093,a:9094", ["a", "b.c"]),
-        ("a:9092,known:9092", []),
-        ("[::1]:9092", []),
-        ("SASL_SSL://a:9092", ["a"]),
-    ],
+    [("a:9092", "a"), ("a:9092, b.c:9093,a:9094", "a or b.c"), ("SASL_SSL://a:9092", "a")],
 )
-def test_hosts_without_an_address(servers: str, hosts: list[str]) -> None:
-    """One that is known leads to the others."""
-    assert unresolved(servers) == hosts
+def test_hosts_without_an_address(servers: str, hosts: str) -> None:
+    """Another name service may know none of them for ever, so that this is no outage to wait for."""
+    with pytest.raises(HostUnknown) as raised:
+        refuse_unreachable(servers)
+    assert str(raised.value) == (
+        f"The address of Kafka does not resolve: no host {hosts} is known. "
+        f"Hint: check the host in {KEY}, and the name service of this machine."
+    )
 
 
-@pytest.mark.parametrize(("server", "kind"), [("a:9092", HostUnknown), ("known:9092", OutsideRefused)])
-def test_the_host_is_named_and_not_the_password(
-    server: str, kind: type[Exception], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Kafka's client raises the same for both."""
-    section = SourceSection.model_validate({"kafka": {"topics": ["t"], "kafka.bootstrap.servers": server}})
-    chain = (Cause("KafkaException", text="Failed"), Cause("ConfigException", text="No resolvable bootstrap urls"))
-    monkeypatch.setattr(spark, "chain_of", lambda _: chain)
+@pytest.mark.usefixtures("_name_service")
+def test_each_broker_has_its_own_reason() -> None:
+    """They may differ."""
+    with pytest.raises(
+        TransientError, match="a:1: no such host is known; far:2: no connection within 3 seconds"
+    ) as found:
+        refuse_unreachable("far:2,a:1")
+    assert not isinstance(found.value, HostUnknown)
+    assert "check host and port (a:1 or far:2) in" in found.value.hint
 
-    found = KafkaTopics(None, section, "applier-shop")._refusal(cast("Any", None))
 
-    assert type(found) is kind
-    if kind is HostUnknown:
-        assert str(found) == (
-            "The address of Kafka does not resolve: no host a is known. Hint: check the host in "
-            "source.kafka.kafka.bootstrap.servers, and the name service of this machine."
-        )
+@pytest.mark.parametrize("servers", ["", "a", "a:", "a:port", "a:9092,b", "a:65536", "a:0"])
+def test_what_is_no_host_and_port(servers: str) -> None:
+    """Kafka's client refuses it as well, and names no place to look at."""
+    with pytest.raises(OutsideRefused, match=f"write each address in {KEY} as HOST:PORT"):
+        refuse_unreachable(servers)
+
+
+@pytest.mark.usefixtures("_name_service")
+@pytest.mark.parametrize("servers", ["[::1]:9092", "MY-LISTENER://127.0.0.1:1"])
+def test_addresses_as_kafka_takes_them(servers: str) -> None:
+    """With the name of a listener before them, or of IPv6."""
+    refuse_unreachable(servers)
+
+
+def test_a_broker_that_was_reached_is_not_looked_for_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Kafka's client then knows brokers of its own; what it was told to begin with may be gone."""
+    asked: list[str] = []
+    monkeypatch.setattr("applier.consume.spark.refuse_unreachable", asked.append)
+    section = SourceSection.model_validate({"kafka": {"topics": ["t"], "kafka.bootstrap.servers": "b:9092"}})
+    topics = KafkaTopics(None, section, "applier-shop")
+
+    for _ in range(2):
+        with topics._asking():
+            pass
+    assert asked == ["b:9092"]

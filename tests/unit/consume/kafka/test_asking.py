@@ -27,6 +27,7 @@ def test_a_stop_request_does_not_wait_for_an_answer(number: signal.Signals, monk
         signal.raise_signal(number)
         pytest.fail("the answer is waited for")
 
+    monkeypatch.setattr("applier.consume.spark.refuse_unreachable", lambda _: None)
     for question in ("bounds", "topic_ids", "offsets_at"):
         monkeypatch.setattr(KafkaAdmin, question, wait)
     for ask in (source.bounds, source.topic_ids, lambda: source.offsets_at(0)):
