@@ -330,9 +330,9 @@ def _loaded(config: Path, log_level: str | None = None) -> Config:
     """The configuration; with a level, for a command that starts Spark."""
     found = loaded(config, log_level)
     if log_level is not None:
-        from applier.runtime.terminal import say  # noqa: PLC0415
+        from applier.runtime.logs import announce  # noqa: PLC0415
 
-        say("starting Spark …")
+        announce("starting Spark …")
     return found
 
 

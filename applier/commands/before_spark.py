@@ -68,7 +68,7 @@ def _noted(look: Callable[[], None], found: list[Exception]) -> None:
     except (TerminalError, HostUnknown) as error:
         found.append(error)
     except TransientError as error:
-        logger().warning("no answer yet: asked again once Spark is started", error=str(error))
+        logger().warning("no answer before Spark", error=str(error))
     except Exception:  # noqa: BLE001, S110 - whatever it is, Spark's way to the same system decides
         pass
 

@@ -54,6 +54,15 @@ def _say_unraisable(found: Any) -> None:
     logger().debug("error while cleaning up", where=where, error=found.exc_type.__name__)
 
 
+def announce(event: str, **fields: Any) -> None:
+    """Show a line to whoever watches, at any level; elsewhere it is an event of level info."""
+    if terminal.is_watched():
+        terminal.say(" · ".join([event, *map(_field, fields, fields.values())]))
+    elif structlog.is_configured():
+        note = logger().info
+        note(event.removesuffix(" …"), **fields)
+
+
 class _Lines:
     """Where structlog writes on a terminal."""
 

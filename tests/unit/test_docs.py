@@ -264,10 +264,10 @@ def test_every_log_event_is_explained() -> None:
 def _events() -> Iterator[tuple[str, list[str]]]:
     for file in _ROOT.glob("applier/**/*.py"):
         for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
-            if isinstance(node, ast.Call) and ast.unparse(node.func).startswith("logger()."):
+            if isinstance(node, ast.Call) and re.match(r"logger\(\)\.|announce$", ast.unparse(node.func)):
                 event = node.args[0]
                 assert isinstance(event, ast.Constant)
-                yield str(event.value), [keyword.arg for keyword in node.keywords if keyword.arg]
+                yield str(event.value).removesuffix(" …"), [keyword.arg for keyword in node.keywords if keyword.arg]
 
 
 def test_every_field_of_the_status_line_is_explained() -> None:

@@ -23,8 +23,8 @@ from applier.config.settings import Config
 from applier.errors import CheckpointConflict, ConfigError, TerminalError, TransientError
 from applier.pipeline.build import assembled
 from applier.pipeline.table_selection import selected
-from applier.runtime import terminal
 from applier.runtime.figures import counted
+from applier.runtime.logs import announce
 from applier.runtime.retry import with_retry
 from applier.runtime.stop_requests import stop_signals
 from applier.sink.control.control import unix_ms
@@ -95,7 +95,7 @@ def ask(
 
 def _done(config: Config, request: TableRequest, say: Say, *, take_over: bool, spark: SparkSession | None) -> str:
     """Take the changefeed and carry the request out."""
-    terminal.say("starting Spark …")
+    announce("starting Spark …")
     with stop_signals(config.run.stop_seconds) as stop, assembled(config, take_over=take_over, spark=spark) as pipeline:
         follower = Follower(pipeline)
         outcome = accepted(with_retry(lambda: follower.requests.ask(request)))

@@ -9,6 +9,7 @@ import shlex
 import sys
 import tempfile
 import threading
+import time
 from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
@@ -24,7 +25,7 @@ from pyspark.sql import SparkSession
 from applier.config.reading.paths import sqlite_file
 from applier.errors import ApplierError, ConfigError, TransientError
 from applier.runtime.jvm import cds_archive, executors, jars, java_home
-from applier.runtime.logs import logger
+from applier.runtime.logs import announce, logger
 from applier.runtime.stop_requests import STOPPING, StopRequested, kept_handlers
 
 _EXTENSIONS = "org.apache.iceberg.spark.extensions.IcebergSparkSessionExtensions"
@@ -126,10 +127,11 @@ def build_session(name: str, spark: Mapping[str, str], catalog_name: str, catalo
     """
     settings = _settings(name, spark, catalog_name, catalog)
     local = settings["spark.master"].startswith("local")
+    is_there, began = SparkContext._gateway is not None, time.monotonic()
     _set_environment(settings, local=local)
     try:
         with kept_handlers():
-            if SparkContext._gateway is None:
+            if not is_there:
                 _start_jvm(settings)
             # The handler comes with the context, so that the session is made without it.
             SparkContext.getOrCreate(SparkConf().setAll(list(settings.items())))
@@ -144,6 +146,8 @@ def build_session(name: str, spark: Mapping[str, str], catalog_name: str, catalo
             raise StopRequested from error
         problem = f"Spark did not start on {settings['spark.master']}: {_first_line(error)}"
         raise ConfigError([problem]) if local else TransientError(problem) from error
+    if not is_there:
+        announce("Spark is started", seconds=round(time.monotonic() - began, 1))
     return session
 
 

@@ -70,7 +70,7 @@ def test_an_outage_is_said_before_spark_starts(
 
     told = json.loads(capsys.readouterr().err)
     assert (told["event"], told["error"]) == (
-        "no answer yet: asked again once Spark is started",
+        "no answer before Spark",
         "No broker. Hint: check the port.",
     )
 

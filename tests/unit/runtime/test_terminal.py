@@ -20,7 +20,7 @@ from applier.changefeed.ts import from_unix_ms
 from applier.commands import progress_bar
 from applier.runtime import terminal
 from applier.runtime.jvm import spark_session
-from applier.runtime.logs import StatusLine, logger, set_up_logging
+from applier.runtime.logs import StatusLine, announce, logger, set_up_logging
 
 NOW = 1_700_000_000_000
 SECONDS = {"maintain": 0.0, "plan": 0.004, "read": 0.05, "decode": 0.04, "apply": 0.07, "checkpoint": 0.14}
@@ -119,6 +119,25 @@ def test_elsewhere_a_step_is_the_json_that_it_was(capsys: pytest.CaptureFixture[
     line = json.loads(capsys.readouterr().err)
     assert line.pop("timestamp")
     assert line == {**STEP.fields(), "event": "step", "level": "info"}
+
+
+def test_a_start_is_announced_at_once(
+    screen: io.StringIO, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A command that logs warnings alone is silent for no longer than another; elsewhere it is an event."""
+    set_up_logging("warning")
+    announce("Spark is started", seconds=8.7)
+    assert screen.getvalue() == "12:00:17 Spark is started · seconds 8.7\n"
+
+    monkeypatch.setattr(terminal, "is_watched", lambda: False)
+    for level in ("warning", "info"):
+        set_up_logging(level)
+        announce("Spark is started", seconds=8.7)
+    structlog.reset_defaults()
+    announce("Spark is started")
+    found = capsys.readouterr()
+    line = json.loads(found.err)
+    assert (line["event"], line["level"], line["seconds"], found.out) == ("Spark is started", "info", 8.7, "")
 
 
 def test_what_py4j_says_of_a_lost_connection_is_not_shown(capsys: pytest.CaptureFixture[str]) -> None:
