@@ -59,16 +59,11 @@ def refuse(config: Config, *, take_over: bool = False, takes: bool = True, reads
 
 
 def _noted(look: Callable[[], None], found: list[Exception]) -> None:
-    """Keep a refusal that would come again in a minute of Spark; anything else is met there, or has passed by then.
-
-    Who watches learns of an outage now: what he gave may be wrong.
-    """
+    """Keep a refusal that would come again in a minute of Spark; anything else is met there, or has passed by then."""
     try:
         look()
     except (TerminalError, HostUnknown) as error:
         found.append(error)
-    except TransientError as error:
-        logger().warning("no answer before Spark", error=str(error))
     except Exception:  # noqa: BLE001, S110 - whatever it is, Spark's way to the same system decides
         pass
 
@@ -85,5 +80,11 @@ def _lease(config: Config, *, take_over: bool) -> None:
 
 
 def _topics(config: Config) -> None:
-    with topics_alone(config, _ANSWER_SECONDS) as topics:
-        topics.bounds()
+    try:
+        with topics_alone(config, _ANSWER_SECONDS) as topics:
+            topics.bounds()
+    except HostUnknown:
+        raise
+    except TransientError as error:
+        # Who gave a wrong port learns of it now, and not once Spark has started.
+        logger().warning("no answer before Spark", error=str(error))

@@ -47,6 +47,12 @@ _NO_LOGIN = re.compile(
 _GONE = re.compile(r"(?:does not exist: |local file ')([^']+)")
 """What PyIceberg and Arrow say of a file that is not there."""
 
+_NO_DATABASE = re.compile(r"database \"([^\"]+)\" does not exist|Unknown database '([^']+)'")
+"""What databases say of a log-in to one that is not there."""
+
+_NO_TABLES = re.compile(r"relation \"iceberg_\w+\" does not exist|\(1146,.*iceberg_")
+"""What databases say of the tables of a JDBC catalog before Iceberg has made them."""
+
 _DENIED = ("UnauthorizedError", "ForbiddenError", "AuthorizationExpiredError", "OAuthError", "NoCredentialsError")
 """Errors of PyIceberg and boto3 that say the same."""
 
@@ -268,7 +274,12 @@ def _answered(error: Exception) -> tuple[str, str]:
     if any(isinstance(cause, FileNotFoundError) for cause in causes):
         gone = next((found[1] for cause in causes if (found := _GONE.search(str(cause)))), "a file of it")
         return f"the catalog names {gone}, which is not there", WAY_TO_MOVED_FILES
-    if any(isinstance(cause, ConnectionRefusedError) for cause in causes):
+    if found := next((found for cause in causes if (found := _NO_DATABASE.search(str(cause)))), None):
+        hint = "create it in the database server, or correct its name in catalog.uri."
+        return f"there is no database {found[1] or found[2]}", hint
+    if any(_NO_TABLES.search(str(cause)) for cause in causes):
+        return "its database has no tables of a catalog yet", "the first `applier run` or `applier load` makes them."
+    if any(isinstance(cause, ConnectionRefusedError) or "Connection refused" in str(cause) for cause in causes):
         return "the connection is refused", "correct host and port in [catalog], or start the server that is to listen."
     if is_overload(error):
         hint = "the storage is out of order or overloaded for now: give the command again when it answers."

@@ -224,6 +224,24 @@ def test_a_login_that_is_refused_is_named_and_no_host(error: Exception) -> None:
     assert raised.value.hint.startswith("correct the log-in in [catalog] (user")
 
 
+@pytest.mark.parametrize(
+    ("said", "reason", "way_out"),
+    [
+        ('port 5432 failed: FATAL:  database "nodb" does not exist', "there is no database nodb", "create it in"),
+        ("(1049, \"Unknown database 'nodb'\")", "there is no database nodb", "create it in"),
+        ('relation "iceberg_namespace_properties" does not exist', "no tables of a catalog yet", "the first `applier"),
+        ("(1146, \"Table 'lake.iceberg_tables' doesn't exist\")", "no tables of a catalog yet", "the first `applier"),
+        ('server at "db", port 9 failed: Connection refused', "the connection is refused", "correct host and port"),
+    ],
+)
+def test_what_the_database_of_a_catalog_says(said: str, reason: str, way_out: str) -> None:
+    """Each has a way out of its own, as PostgreSQL and MySQL put it."""
+    with pytest.raises(TransientError, match=reason) as raised, reported("open catalog lake"):
+        raise OSError(said)
+
+    assert raised.value.hint.startswith(way_out)
+
+
 def test_a_catalog_that_nothing_listens_for_is_no_matter_of_the_login() -> None:
     """The causes count that a library hands over inside its own error."""
     with pytest.raises(TransientError) as raised, reported("open catalog lake"):

@@ -22,6 +22,7 @@ from applier.runtime.permanent_errors import (
 
 RIGHTS = "check the log-in and the rights"
 MISSING = "a class or a package is missing"
+DRIVER = 'put the jar of the JDBC driver of this database on this machine, and its path into "spark.jars"'
 NAMED = "asking again gives the same answer"
 CERTIFICATE = "check the certificates"
 OPTIONS = "check the kafka.* options"
@@ -49,7 +50,7 @@ LASTING: dict[tuple[System, str], list[str]] = {
         "UnsupportedVersionException",
     ],
     ("kafka", CERTIFICATE): ["SslAuthenticationException"],
-    ("jdbc", MISSING): ["SQLException 08001"],
+    ("jdbc", DRIVER): ["SQLException 08001"],
     ("jdbc", RIGHTS): ["SQLSTATE 28", "SQLSTATE 42501", "SQLITE_READONLY", "SQLITE_PERM", "SQLITE_AUTH"],
     ("jdbc", NAMED): ["SQLSTATE 42", "SQLSTATE 3D", "SQLITE_NOTADB", "SQLITE_CORRUPT"],
     ("rest", RIGHTS): ["NotAuthorizedException", "ForbiddenException"],
