@@ -74,7 +74,7 @@ class WindowApplier:
             stopwatch: Takes the time of the stage `apply`.
 
         Returns:
-            How many commits were made.
+            How many tables got rows; one that got some before a DDL and some behind it counts once.
 
         Raises:
             TransientError: Something outside did not answer.
@@ -98,7 +98,7 @@ class WindowApplier:
             self.state.track(version)
             self._ensure(version)
         unsettled, self.state.ddl.to_move = self.state.unsettled, moved_by(scan, self.state)
-        due, commits = dict(scan.results.parts), 0
+        due, written = dict(scan.results.parts), set[TableName]()
         extent = None if self.targets.feed.order.has_watermark else ReadExtent(scan.window.ranges, self.state.topic_ids)
         with stopwatch.stage("apply"):
             parted = self._parted(scan.ddl)
@@ -110,18 +110,18 @@ class WindowApplier:
                     for name, number in _before(ddl, scan, due)
                 ]
                 is_begun = self.ddl_handler.is_begun(ddl)
-                commits += self._commit([batch for batch in batches if not (is_begun and batch.name in ddl.names)])
+                written |= self._commit([batch for batch in batches if not (is_begun and batch.name in ddl.names)])
                 self._apply_ddl(ddl)
                 _doubt_taken(self.state, self.targets.feed.order, left_out, ddl)
                 if is_begun and self.ddl_handler.leaves_rows(ddl):
-                    commits += self._commit([batch for batch in batches if parted.get(batch.name, -1) < place])
+                    written |= self._commit([batch for batch in batches if parted.get(batch.name, -1) < place])
             self._settle(unsettled)
             rest = sorted(due.items(), key=lambda item: item[0][0])
-            commits += self._commit([Batch(name, parts, upto, extent=extent) for (name, _), parts in rest])
+            written |= self._commit([Batch(name, parts, upto, extent=extent) for (name, _), parts in rest])
         # At the end: a table may have been made, or may have got its name, behind the message.
         lacking = list(self.state.tables) if doubted is None else _by_names_of_now(doubted, scan.ddl)
         completeness.doubt(self.state, lacking, Reason(Why.LETTERS))
-        return commits
+        return len(written)
 
     def hold_to_checkpoint(self, names: Iterable[TableName]) -> None:
         """Park those of some tables that others have dropped, replaced or rolled back, or stop for the first."""
@@ -212,7 +212,7 @@ class WindowApplier:
         done = [at for at, item in enumerate(ddl) if self.ddl_handler.is_begun(item)]
         return {name: at for at in done if not self.ddl_handler.leaves_rows(ddl[at]) for name in ddl[at].names}
 
-    def _commit(self, batches: Sequence[Batch]) -> int:
+    def _commit(self, batches: Sequence[Batch]) -> set[TableName]:
         refused: dict[TableName, TerminalError] = {}
         is_led = self.targets.feed.order.parts_at_ddl
         for batch in batches:
@@ -240,7 +240,7 @@ class WindowApplier:
         for name, applied in done.items():
             self.not_found.note(name, applied.not_found, self.state)
             self.commits.append((name, sum(applied.seconds.values())))
-        return len(done)
+        return {*done}
 
 
 def _before(ddl: Ddl, scan: WindowScan, due: Mapping[tuple[TableName, int], object]) -> list[tuple[TableName, int]]:

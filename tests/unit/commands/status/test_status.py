@@ -32,6 +32,7 @@ from applier.config import settings
 from applier.errors import ConfigError, TransientError
 from applier.sink.control.rows import (
     DeadLetter,
+    IgnoredFor,
     SchemaDecision,
     checkpoint_row,
     decision_rows,
@@ -516,6 +517,20 @@ def test_decisions_and_letters_are_listed_newest_first(lake: Lake) -> None:
     assert found.dead_letter_count == 2
     assert told(found.notes) == ("2 messages were set aside as dead letters.",)
     assert "secret" not in found.to_json()
+
+
+def test_a_ddl_that_a_parked_table_has_not_taken_is_not_shown_as_ignored(lake: Lake) -> None:
+    """The resume of the table decides on it; one that is configured to be ignored stays so."""
+    lake.checkpoint(lake.orders(1), resolved_ts=TS, released=True)
+    ddl = SchemaDecision(TS, ORDERS, "ALTER TABLE orders …", "add-column", "ignored", IgnoredFor.PARKED.words)
+    ddl = replace(ddl, ignored_for=IgnoredFor.PARKED)
+    policy = IgnoredFor.CONFIGURED
+    others = [ddl, replace(ddl, commit_ts=TS - 1, ignored_for=policy, reason=policy.words)]
+    lake.write("schema_changes", decision_rows(others, 3))
+
+    shown = [("parked", "the table is parked"), ("ignored", "configured under [ddl]")]
+    assert sorted((item.decision, item.reason) for item in listed(lake.world.config)) == sorted(shown)
+    assert sorted((item.decision, item.reason) for item in lake.status().schema_changes) == sorted(shown)
 
 
 def test_a_ddl_that_stops_the_feed_comes_first_with_the_command_that_passes_it(lake: Lake) -> None:
