@@ -377,3 +377,12 @@ def test_a_command_that_is_shown_is_one(shown: str) -> None:
         if not words:
             return
     command.make_context("applier", words)
+
+
+def test_spark_reads_with_the_jars_that_applier_writes_with() -> None:
+    """The line to paste names their versions."""
+    jars = (_ROOT / "applier/runtime/jvm/jars.xml").read_text(encoding="utf-8")
+    found = re.findall(r'org="([^"]+)" name="(iceberg-spark-runtime[^"]*|sqlite-jdbc)" rev="([^"]+)"', jars)
+    page = (_ROOT / "docs/reading.md").read_text(encoding="utf-8")
+
+    assert f"--packages {','.join(map(':'.join, found))} " in page
