@@ -14,6 +14,7 @@ from applier.commands.init.look import look
 from applier.commands.init.write import Answers
 from applier.config.settings import load
 from applier.errors import ConfigError, SourceLost
+from applier.runtime.figures import counted
 from tests import recordings
 from tests.integration.test_kafka_source import produce
 
@@ -44,7 +45,7 @@ def test_a_first_configuration_comes_from_a_look_at_the_broker(
     assert check(config).exit_code == 0
     assert said[1].endswith(" messages looked at: protocol canal-json, with a resolved ts.")
     parts = max(record["partition"] for record in records) + 2
-    assert f"# Topic {topics[0]}: {parts} partitions, {len(records)} offsets." in file.read_text()
+    assert f"# Topic {topics[0]}: {counted(parts, 'partition')}, {len(records)} offsets." in file.read_text()
     assert f"# Partitions {parts - 1} hold no message." in file.read_text()
 
     with pytest.raises(SourceLost, match="has no topic init-none"):

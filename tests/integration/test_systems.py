@@ -11,6 +11,7 @@ from applier.commands.before_spark import refuse
 from applier.commands.check.systems import ask
 from applier.config.settings import Config
 from applier.errors import HostUnknown, SourceLost
+from applier.runtime.figures import counted
 from tests import recordings
 from tests.integration.test_kafka_source import produce
 from tests.services.kafka import Broker
@@ -41,8 +42,8 @@ def test_what_a_broker_shows_without_spark(kafka: Broker, tmp_path: Path) -> Non
     parts = max(record["partition"] for record in found) + 1
 
     assert list(told(configured(tmp_path, kafka.bootstrap, topics))) == [
-        ("Kafka", "fits", f"It answers: {parts} partitions of 1 topics ({topics[0]})."),
-        ("messages", "fits", f"{len(found)} were looked at: protocol canal-json, with a resolved ts."),
+        ("Kafka", "fits", f"It answers: {counted(parts, 'partition')} of 1 topic ({topics[0]})."),
+        ("messages", "fits", f"{len(found)} messages were looked at: protocol canal-json, with a resolved ts."),
         ("offsets", "fits", "The topics are there from their first message on."),
     ]
     other = list(told(configured(tmp_path, kafka.bootstrap, topics, "simple")))[-1]

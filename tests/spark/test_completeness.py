@@ -391,7 +391,7 @@ def test_a_change_of_a_row_that_a_live_table_lacks_stops_the_feed(make: Make, op
         world.run(incomplete="refuse")
 
     table = f"{world.name}__shop.a"
-    assert refused.value.what == f"Table {table} does not hold 1 rows that the feed updates or deletes."
+    assert refused.value.what == f"Table {table} does not hold 1 row that the feed updates or deletes."
     assert "set changefeed.filtered = true" in refused.value.hint
     assert sorted(world.rows("a")) == [1, 2]
 
@@ -417,7 +417,7 @@ def test_a_change_of_a_row_that_a_live_table_lacks_parks_it(make: Make, op: str)
     assert world.table("a").state == "parked", "a restart alone changes nothing"
     command = f"applier resume -c {world.path} --tables 'shop.a'"
     assert f"`{command}`" in (parked.way_out or "")
-    assert "does not hold 1 rows that the feed updates or deletes" in world.obey(command, code=3)
+    assert "does not hold 1 row that the feed updates or deletes" in world.obey(command, code=3)
     assert (world.table("a").state, world.in_cut(), world.keys("a")) == ("parked", {"b"}, {1, 2})
 
 

@@ -129,7 +129,7 @@ def test_a_change_of_a_row_that_must_be_there_is_counted(make: Make, protocol: s
     feed = make(protocol)
     feed.apply([insert(1), insert(2)])
 
-    with pytest.raises(TableIncomplete, match="does not hold 1 rows that the feed updates or deletes"):
+    with pytest.raises(TableIncomplete, match="does not hold 1 row that the feed updates or deletes"):
         feed.apply([insert(3), change, update(1)], on_table_error="stop")
     feed.messages, feed.ts = feed.messages[:-4], feed.ts - 4
     found = feed.apply([insert(3), change, update(1)], incomplete="allow", on_table_error="stop")

@@ -14,6 +14,7 @@ from applier.commands.drive import Driver
 from applier.errors import RangeRefused
 from applier.pipeline.state import State
 from applier.pipeline.step import Pipeline
+from applier.runtime.figures import counted
 from applier.runtime.retry import with_retry
 
 
@@ -93,7 +94,8 @@ def catch_up(pipeline: Pipeline, span: Range, driver: Driver) -> Outcome:
 
 def _said(span: Range, skipped: int, before: int, pipeline: Pipeline, *, is_done: bool) -> str:
     after = pipeline.state.resolved_ts
-    read = f"Of {span.messages:,} messages in the range {span.text}, {skipped:,} were applied before."
+    known = counted(skipped, "was", "were")
+    read = f"Of {counted(span.messages, 'message')} in the range {span.text}, {known} applied before."
     if pipeline.targets.feed.order.has_watermark:
         moved = f"The tables went from resolved ts {before} to {after}."
         read += f" {moved}" if after > before else f" The tables stay at resolved ts {before}."

@@ -25,6 +25,7 @@ from applier.pipeline.step import Pipeline
 from applier.pipeline.table_selection import selected
 from applier.pipeline.tables import completeness
 from applier.runtime import terminal
+from applier.runtime.figures import counted
 from applier.runtime.logs import Report
 from applier.runtime.retry import with_retry
 from applier.runtime.stop_requests import stop_signals
@@ -100,11 +101,11 @@ def _make_up(pipeline: Pipeline, request: Request, driver: Driver) -> Outcome:
 
 
 def _told(request: Request, span: Range, done: int) -> str:
+    covered = f"Of {counted(span.messages, 'message')}, {counted(done, 'is', 'are')}"
     if not request.builds:
-        return f"Of {span.messages:,} messages, {done:,} are covered and skipped. Nothing was touched."
+        return f"{covered} covered and skipped. Nothing was touched."
     shown = "is then shown to readers" if request.publish else "is then compared with what readers see"
-    read = f"Of {span.messages:,} messages, {done:,} are covered and applied again"
-    return f"{read} to a branch, which {shown}. Nothing was touched."
+    return f"{covered} covered and applied again to a branch, which {shown}. Nothing was touched."
 
 
 def from_archive(config: Config, archive: str | None) -> Config:

@@ -27,6 +27,7 @@ from applier.decode.dump.export import Export
 from applier.decode.registry.client import SchemaRegistry
 from applier.errors import ApplierError, ConfigError, DecodeError, SourceLost, TransientError
 from applier.pipeline.first_look import lost_catalog, new_lake
+from applier.runtime.figures import counted
 from applier.runtime.jvm import jars, java_home
 from applier.sink.format.storage import is_local, try_out
 from applier.wording import WAY_TO_THE_LAKE
@@ -122,12 +123,12 @@ def _java(config: Config) -> Parts:
     groups = ["spark", "s3"] if "S3FileIO" in config.catalog.properties.get("io-impl", "") else ["spark"]
     absent = {group: len(jars.missing(group)) for group in groups}
     there = f"All are in {jars.home()}."
-    to_come = f"{sum(absent.values())} files will be fetched into {jars.home()} at the first start."
+    to_come = f"{counted(sum(absent.values()), 'file')} will be fetched into {jars.home()} at the first start."
     yield "jars", lambda: to_come if any(absent.values()) else there
 
 
 def _archive(folder: Path) -> Parts:
-    yield "archive", lambda: f"{len(files_of(folder))} files in {folder}."
+    yield "archive", lambda: f"{counted(len(files_of(folder)), 'file')} in {folder}."
 
 
 def _kafka(config: Config, found: Systems) -> Parts:
@@ -153,7 +154,7 @@ def _topics(topics: KafkaTopics | Source, config: Config, bounds: dict[TopicPart
         hint = "check source.kafka.topic_pattern; TiCDC makes topics when the changefeed starts."
         raise SourceLost(f"No topic of Kafka matches {kafka.topic_pattern}.", hint)
     names = sorted({place.topic for place in bounds})
-    return f"It answers: {len(bounds)} partitions of {len(names)} topics ({', '.join(names)})."
+    return f"It answers: {counted(len(bounds), 'partition')} of {counted(len(names), 'topic')} ({', '.join(names)})."
 
 
 def _messages(
@@ -169,7 +170,8 @@ def _messages(
         raise DecodeError(what, "check changefeed.protocol, the topics, and TiCDC's `protocol` of the sink.")
     found.findings = findings
     mark = {True: ", with", False: ", without", None: ""}[findings.has_watermark]
-    return f"{findings.messages} were looked at: protocol {protocol}{mark and f'{mark} a resolved ts'}."
+    seen = counted(findings.messages, "message was", "messages were")
+    return f"{seen} looked at: protocol {protocol}{mark and f'{mark} a resolved ts'}."
 
 
 def _offsets(config: Config, bounds: Mapping[TopicPartition, OffsetRange]) -> str:
@@ -187,7 +189,7 @@ def _offsets(config: Config, bounds: Mapping[TopicPartition, OffsetRange]) -> st
 def _registry(section: RegistrySection) -> str:
     seconds = min(section.timeout_seconds, _ANSWER_SECONDS)
     client = SchemaRegistry(section.model_copy(update={"attempts": 1, "timeout_seconds": seconds}))
-    return f"It answers: {len(client.subjects())} subjects."
+    return f"It answers: {counted(len(client.subjects()), 'subject')}."
 
 
 def _catalog(config: Config) -> str:
@@ -200,9 +202,9 @@ def _catalog(config: Config) -> str:
         raise TransientError(str(error)) from error
     if not spaces and (lost := lost_catalog(config)) is not None:
         raise lost
-    answers = "There is none yet." if spaces is None else f"It answers: {spaces} namespaces."
+    answers = "There is none yet." if spaces is None else f"It answers: {counted(spaces, 'namespace')}."
     if newest is not None:
-        return f"{answers} {len(newest.tables or ())} tables are of the changefeed."
+        return f"{answers} {counted(len(newest.tables or ()), 'table')} of the changefeed."
     if lost_epoch:
         return f"{answers} The checkpoints of the changefeed are lost."
     return f"{answers} {new_lake(config)} {WAY_TO_THE_LAKE.capitalize()}"
@@ -223,9 +225,10 @@ def _export(config: Config) -> str:
     section = config.upstream
     if section.dump is None:
         declared = supplied_tables(section, config.tables.include)
-        return f"{len(list(declared))} tables are declared in {section.schemas}."
+        number = len(list(declared))
+        return f"{counted(number, 'table is', 'tables are')} declared in {section.schemas}."
     found = Export.find(section.dump)
-    return f"{len(list(found.tables))} tables in {section.dump}, of resolved ts {found.tso}."
+    return f"{counted(len(list(found.tables)), 'table')} in {section.dump}, of resolved ts {found.tso}."
 
 
 def _refuse(error: ApplierError) -> str:

@@ -10,6 +10,7 @@ from typing import Any
 from applier.changefeed.table import TableName
 from applier.commands.init.look import Sight
 from applier.config.protocols import PROTOCOLS
+from applier.runtime.figures import counted
 
 _NAMED = 12
 """Tables that a sentence names."""
@@ -90,7 +91,8 @@ def _source(answers: Answers, sight: Sight | None) -> Iterator[str]:
         return
     for topic in sorted({place.topic for place in sight.bounds}):
         spans = {place.partition: span for place, span in sight.bounds.items() if place.topic == topic}
-        yield f"# Topic {topic}: {len(spans)} partitions, {sum(it.end - it.start for it in spans.values())} offsets."
+        offsets = counted(sum(it.end - it.start for it in spans.values()), "offset")
+        yield f"# Topic {topic}: {counted(len(spans), 'partition')}, {offsets}."
         if cut := [number for number, span in spans.items() if span.start]:
             yield (
                 f"# Its first messages are gone from partitions {_listed(cut)}: tables that are older need an export "

@@ -140,4 +140,6 @@ def unproven(main: Pipeline, tso: int) -> list[str]:
 
 def megabytes(size: int) -> str:
     """A size for people."""
-    return f"{size / 1e9:,.1f} GB" if size >= 10e9 else f"{size / 1e6:,.1f} MB" if size >= 1e6 else f"{size:,} bytes"
+    return (
+        f"{size / 1e9:,.1f} GB" if size >= 10e9 else f"{size / 1e6:,.1f} MB" if size >= 1e6 else counted(size, "byte")
+    )

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 
 from applier.changefeed.table import TableName
 from applier.commands.load.outlook import megabytes
-from applier.runtime.figures import span
+from applier.runtime.figures import counted, span
 
 
 @dataclass(slots=True)
@@ -41,7 +41,7 @@ class LoadProgress:
             self.done += size
             self._read += size if rows else 0
             if rows:
-                self.say(f"{name}: {rows:,} rows; in all {self._line()}")
+                self.say(f"{name}: {counted(rows, 'row')}; in all {self._line()}")
 
     def _line(self) -> str:
         seconds = max(0.001, self.clock() - self._start)
@@ -49,4 +49,5 @@ class LoadProgress:
         # The first small files take as long as a job of Spark, and tell nothing of the others.
         is_telling = self._read > self.size // 50 and self.size - self.done > rate
         left = f", {span(round((self.size - self.done) / rate))} left" if is_telling else ""
-        return f"{self.rows:,} rows, {megabytes(self.done)} of {megabytes(self.size)}, {megabytes(int(rate))}/s{left}"
+        rows = counted(self.rows, "row")
+        return f"{rows}, {megabytes(self.done)} of {megabytes(self.size)}, {megabytes(int(rate))}/s{left}"

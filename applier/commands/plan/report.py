@@ -10,6 +10,7 @@ from rich.console import Console
 
 from applier.changefeed.ts import wall_clock
 from applier.runtime.escaping import Text, escaped, grid
+from applier.runtime.figures import counted
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,7 +122,7 @@ def render(plan: StepPlan, console: Console) -> None:
     """Print a plan."""
     begun = f"The next step of changefeed {plan.changefeed} after step {plan.step}, which nothing has begun."
     counts = ", ".join(f"{plan.counts.get(name, 0):,} {what}" for name, what in _COUNTS.items())
-    for sentence in (begun, _progress(plan), f"It reads {plan.messages:,} messages: {counts}."):
+    for sentence in (begun, _progress(plan), f"It reads {counted(plan.messages, 'message')}: {counts}."):
         console.print(Text(escaped(sentence)), soft_wrap=True)
     if plan.spans:
         rows = [(f"{span.topic}/{span.partition}", span.start, span.end, span.backlog) for span in plan.spans]

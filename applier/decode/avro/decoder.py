@@ -45,6 +45,7 @@ from applier.decode.registry.wire_format import ConfluentReader, SchemaSource
 from applier.decode.row_schemas import Announcer
 from applier.errors import DecodeError, IncompleteRow
 from applier.runtime.decimals import of_unscaled
+from applier.runtime.figures import counted
 
 _ROW, _DDL, _WATERMARK, _DELETE = 0, 1, 2, 3
 _MARKER_BYTES = 9
@@ -198,7 +199,7 @@ class AvroDecoder:
                 raise DecodeError(f"Its {'resolved' if kind == _WATERMARK else 'commit'} ts is no TSO.")
             return (Resolved(ts),) if kind == _WATERMARK else self._delete(key, ts)
         start = value[:2].hex() or "nothing"
-        what = f"It begins with {start} and has {len(value)} bytes, which is no message of TiCDC's avro."
+        what = f"It begins with {start} and has {counted(len(value), 'byte')}, which is no message of TiCDC's avro."
         raise DecodeError(what, "is the protocol right? AWS Glue Schema Registry is not supported.")
 
     def _row(self, key: bytes | None, value: bytes) -> Sequence[Event]:

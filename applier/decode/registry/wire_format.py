@@ -22,6 +22,7 @@ from applier.decode.bounded_cache import Bounded
 from applier.decode.columnar import avro_reader
 from applier.decode.registry.client import RegistrySchema
 from applier.errors import DecodeError, RegistryDenied, RegistryError, RegistryReplaced, SchemaUnknown, TransientError
+from applier.runtime.figures import counted
 
 AvroSchema: TypeAlias = Any
 """An Avro schema as JSON values: dictionary, list (a union) or name."""
@@ -183,7 +184,9 @@ class ConfluentReader:
         except Exception as error:  # fastavro raises many types for broken bytes
             raise DecodeError(f"It does not fit the writer's schema {schema_id} ({type(error).__name__}).") from error
         if stream.tell() != len(data):
-            raise DecodeError(f"It is longer than its schema {schema_id} says, by {len(data) - stream.tell()} bytes.")
+            raise DecodeError(
+                f"It is longer than its schema {schema_id} says, by {counted(len(data) - stream.tell(), 'byte')}."
+            )
         return datum
 
 

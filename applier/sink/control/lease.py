@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 from applier.changefeed.checkpoint import Checkpoint, Holder
 from applier.errors import CheckpointConflict
+from applier.runtime.figures import counted
 
 StartOf = Callable[[int], int | None]
 """Finds the clock ticks between boot and the start of a process; 0 where the system hides it, None if there is none."""
@@ -110,7 +111,7 @@ def _held(last: Checkpoint, silent: float, lease_seconds: float) -> CheckpointCo
     )
     left = max(1, round(lease_seconds - silent))
     way_out = (
-        f"Stop that process; or wait, its hold ends {left} seconds from now unless it shows up again; "
+        f"Stop that process; or wait, its hold ends {counted(left, 'second')} from now unless it shows up again; "
         "or, if you know that it is gone, start with --take-over."
     )
     return CheckpointConflict(what, way_out)

@@ -14,6 +14,7 @@ import pyarrow.parquet as pq
 
 from applier.config.table_layout import SortField
 from applier.errors import RELOAD, TableMismatch, TransientError, ValueRefused, reason_of
+from applier.runtime.figures import counted
 from applier.sink.format.column_metrics import Written
 from applier.sink.format.storage import Storage
 from applier.sink.format.types import Chunks, Field, TableSchema, repeated
@@ -65,7 +66,8 @@ def conform(name: str, rows: pa.Table, schema: TableSchema) -> pa.Table:
         else:
             column = repeated(pa.scalar(None, field.arrow), rows.num_rows)
         if field.required and column.null_count:
-            what = f"Column {field.name} of table {name} is required but {column.null_count} rows have no value for it"
+            lacking = counted(column.null_count, "row has", "rows have")
+            what = f"Column {field.name} of table {name} is required but {lacking} no value for it"
             raise ValueRefused(what, "Make the column optional in Iceberg.")
         columns.append(column)
     return pa.Table.from_arrays(columns, schema=schema.arrow)

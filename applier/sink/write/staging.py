@@ -11,6 +11,7 @@ import pyarrow as pa
 from applier.changefeed.change_batch import ChangeBatch, Changes, KeylessBatch
 from applier.changefeed.table import TableName
 from applier.errors import TableIncomplete, TableMismatch
+from applier.runtime.figures import counted
 from applier.sink.format.types import Field
 from applier.sink.iceberg.files import DataFile, JavaStorage, storage_for
 from applier.sink.iceberg.table import Table
@@ -136,7 +137,9 @@ class Staging:
             work.seconds[part] = work.seconds.get(part, 0.0) + seconds
         work.not_found = staged.missing
         if whole is not None and work.not_found:
-            what = f"Table {self._table} does not hold {work.not_found} rows that the feed updates or deletes."
+            what = (
+                f"Table {self._table} does not hold {counted(work.not_found, 'row')} that the feed updates or deletes."
+            )
             raise TableIncomplete(what, _FILTERED)
         if staged.rows is not None:
             work.rows, work.upserted, work.schema_id = staged.rows, staged.upserted, self._table.schema.id

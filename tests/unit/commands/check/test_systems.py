@@ -117,7 +117,9 @@ def test_an_option_that_is_seen_on_is_no_warning(world: World, monkeypatch: pyte
 
     assert "The watermark needs options of TiCDC" in check(world.config).warnings[0]
     assert check(world.config, systems=found).warnings == ()
-    assert "1 were looked at: protocol canal-json, with a resolved ts." in {item.result for item in found.answers}
+    assert "1 message was looked at: protocol canal-json, with a resolved ts." in {
+        item.result for item in found.answers
+    }
 
 
 def test_offsets_that_are_gone_are_told(world: World, monkeypatch: pytest.MonkeyPatch) -> None:

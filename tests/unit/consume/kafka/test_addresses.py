@@ -8,7 +8,6 @@ from collections.abc import Iterator
 import pytest
 
 from applier.config.source import SourceSection
-from applier.consume.kafka import addresses
 from applier.consume.kafka.addresses import refuse_unreachable
 from applier.consume.spark import KafkaTopics
 from applier.errors import HostUnknown, OutsideRefused, TransientError
@@ -43,7 +42,7 @@ def _name_service(monkeypatch: pytest.MonkeyPatch) -> None:
             raise socket.gaierror
         return socket.socket()
 
-    monkeypatch.setattr(addresses.socket, "create_connection", connect)
+    monkeypatch.setattr(socket, "create_connection", connect)
 
 
 def test_a_refused_connection(closed: int) -> None:

@@ -58,7 +58,7 @@ def test_a_schema_of_another_writer_is_refused(what: str, schema: Any) -> None:
         (b"\0\0\0\0\x09", "It is unknown"),
         (b"\0\0\0\0\2", r"does not fit the writer's schema 2 \(EOFError\)"),
         (b"\0\0\0\0\2\x02\x02\xff", "A string in it is not UTF-8"),
-        (b"\0\0\0\0\2\x02\x02a\x00", "longer than its schema 2 says, by 1 bytes"),
+        (b"\0\0\0\0\2\x02\x02a\x00", "longer than its schema 2 says, by 1 byte"),
     ],
 )
 def test_bytes_that_are_no_message_are_refused(value: bytes, what: str) -> None:

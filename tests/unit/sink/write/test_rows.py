@@ -87,7 +87,7 @@ def test_columns_are_matched_by_name() -> None:
     assert found.to_pylist() == [{"a": 2, "b": None, "id": 1}]
     with pytest.raises(TableMismatch, match="no column z, .*Columns are: a, b, id"):
         rows_of.conform("t", pa.table({"z": [1]}), schema)
-    with pytest.raises(ValueRefused, match="Column id of table t is required but 1 rows"):
+    with pytest.raises(ValueRefused, match="Column id of table t is required but 1 row has"):
         rows_of.conform("t", pa.table({"a": [1]}), schema)
 
 
