@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 import hypothesis
 import pytest
+import structlog
 
 from applier.decode import protocols
 from applier.errors import ConfigError
@@ -72,6 +73,13 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         if "cluster" in getattr(item, "fixturenames", ()):
             item.add_marker("spark")
     items.sort(key=lambda item: any(item.get_closest_marker(name) for name in (*_HEAVY, "recovery", "slow")))
+
+
+@pytest.fixture(autouse=True)
+def _own_log() -> Iterator[None]:
+    """No test logs to the standard error of another, which is closed."""
+    yield
+    structlog.reset_defaults()
 
 
 @pytest.fixture(autouse=True)

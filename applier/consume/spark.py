@@ -259,7 +259,7 @@ class KafkaSource(KafkaTopics):
                 else:
                     raise
             shown = [str(place) for place in sorted(window.ranges)]
-            logger().warning(reason, partitions=shown, messages=window.messages)
+            logger().warning("tasks cannot decode a window", reason=reason, partitions=shown, messages=window.messages)
             self._heavy = window
             return self._map_here(window, job)
 

@@ -40,7 +40,7 @@ def _beat(state: State, seconds: float, over: threading.Event) -> None:
         if time.monotonic() - since < seconds:
             continue
         try:
-            state.heartbeat()
+            state.write(lambda last: last)
             is_told = False
         except CheckpointConflict as error:
             logger().warning("changefeed lost", error=str(error))

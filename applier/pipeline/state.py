@@ -254,12 +254,8 @@ class State:
         self.ddl.advance(upto, at_upto)
         self.ahead = {name: ts for name, ts in self.ahead.items() if ts > upto}
 
-    def heartbeat(self) -> None:
-        """Write the checkpoint again with the present time: the holder's sign of life. Any thread may, in any step."""
-        self.write(lambda last: last)
-
     def write(self, following: Callable[[Checkpoint], Checkpoint]) -> None:
-        """Append what follows the newest checkpoint; until it is there, nothing has changed."""
+        """Append what follows the newest checkpoint; until it is there, nothing has changed. Any thread may."""
         with self._writing:
             found = replace(following(self.checkpoint), step=self.checkpoint.step + 1, written_at=unix_ms())
             self.control.append_checkpoint(found)

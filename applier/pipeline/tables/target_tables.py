@@ -39,10 +39,8 @@ class TargetTables:
         maker: Makes new tables.
         route: Where tables go.
         sink: Threads.
-        confirm: Raises CheckpointConflict once another process has the changefeed; called before what no commit can
-            refuse.
-        fenced: Highest epoch of a process that lost the changefeed and may be alive. A table that is found with the
-            stamp of such an epoch was made or renamed while the fences went up, and gets its own when it is opened.
+        confirm: Raises CheckpointConflict once another process has the changefeed; before what no commit can refuse.
+        fenced: Highest epoch of a process that lost the changefeed and may be alive; a table with its stamp is fenced.
         spelt: The name of a table that is known, in the letters in which it was made; None for any other.
 
     Attributes:

@@ -37,8 +37,8 @@ def test_no_command_starts_spark_for_tables_that_a_reader_cannot_read(
 ) -> None:
     """`run` and `load`, alone or beside `run`: nothing is there afterwards."""
     with (
-        pytest.raises(ConfigError, match="trino cannot read Iceberg format 3"),
-        begin(_config(tmp_path, readers=["trino"], format_version=3)),
+        pytest.raises(ConfigError, match="daft cannot read Iceberg format 3"),
+        begin(_config(tmp_path, readers=["daft"], format_version=3)),
     ):
         pass
 

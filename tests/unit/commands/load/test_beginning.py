@@ -117,6 +117,7 @@ def test_many_tables_are_handed_over_with_one_look_at_the_feed(monkeypatch: pyte
     main.state.completeness = {name: Completeness(Reason(Why.LOADING)) for name in names}
     main.targets.feed.order, main.since.return_value = ORDERS["offset"], since
     main.state.checkpoint.moving = None
+    main.config.tables.include = ("*.*",)
 
     outcome = Requests(main)._done(
         TableRequest("one", "loaded", tuple(f"`bank`.`{name.table}`" for name in names), "", "")
