@@ -71,7 +71,7 @@ def alive(hits: Mapping[str, Positions], files: Mapping[str, IndexedFile], stora
 
 
 def stage_vectors(
-    hits: Mapping[str, Positions], files: Mapping[str, IndexedFile], storage: Storage, locate: Callable[[str], str]
+    hits: Mapping[str, BitMap64], files: Mapping[str, IndexedFile], storage: Storage, locate: Callable[[str], str]
 ) -> Deletes:
     """Write the deletion vectors of a commit: for each file the positions of living rows and all that were dead before.
 
@@ -81,7 +81,7 @@ def stage_vectors(
     result = Deletes()
     if not hits:
         return result
-    merged = {path: (files[path].deleted or BitMap64()) | BitMap64(positions) for path, positions in hits.items()}
+    merged = {path: (files[path].deleted or BitMap64()) | positions for path, positions in hits.items()}
     body, blobs = puffin((path, encode_vector(positions), len(positions)) for path, positions in merged.items())
     location = locate(f"{uuid.uuid4()}-deletes.puffin")
     write_bytes(storage, location, body)
@@ -95,7 +95,7 @@ def stage_vectors(
 
 
 def stage_position_deletes(
-    hits: Mapping[str, Positions], files: Mapping[str, IndexedFile], storage: Storage, locate: Callable[[str], str]
+    hits: Mapping[str, BitMap64], files: Mapping[str, IndexedFile], storage: Storage, locate: Callable[[str], str]
 ) -> Deletes:
     """Write the position deletes of a commit to a table of format version 2: one Parquet file a partition."""
     result = Deletes()
@@ -109,7 +109,7 @@ def stage_position_deletes(
         delete = _position_delete_file({path: hits[path] for path in paths}, files[paths[0]].file, storage, locate)
         result.files.append(delete)
         for path in paths:
-            dead = (files[path].deleted or BitMap64()) | BitMap64(hits[path])
+            dead = (files[path].deleted or BitMap64()) | hits[path]
             result.state[path] = ((*files[path].file.deletes, delete), dead)
     return result
 
@@ -200,11 +200,11 @@ def _blob_metadata(path: str, place: tuple[int, int], rows: int) -> dict[str, An
 
 
 def _position_delete_file(
-    hits: Mapping[str, Positions], like: DataFile, storage: Storage, locate: Callable[[str], str]
+    hits: Mapping[str, BitMap64], like: DataFile, storage: Storage, locate: Callable[[str], str]
 ) -> DeleteFile:
     paths = sorted(hits)
     indices = np.repeat(np.arange(len(paths)), [len(hits[path]) for path in paths])
-    positions = np.concatenate([np.sort(hits[path]) for path in paths])
+    positions = np.concatenate([np.asarray(hits[path].to_array()).astype(np.int64) for path in paths])
     columns: list[Any] = [pa.array(paths, pa.string()).take(indices), pa.array(positions)]
     sink = pa.BufferOutputStream()
     table = pa.Table.from_arrays(columns, schema=pa.schema(_POSITION_FIELDS))

@@ -1,28 +1,31 @@
-"""The changes of one batch as data files and delete files: from values alone, so in any process."""
+"""The changes of one batch as data files and the positions that they replace: from values alone, so in any process."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+from pyroaring import BitMap64
 
-from applier.changefeed.change_batch import ChangeBatch, KeylessBatch
+from applier.changefeed.change_batch import ChangeBatch, Changes, KeylessBatch
 from applier.sink.format.file_layout import FileLayout
 from applier.sink.format.storage import Storage
 from applier.sink.format.types import Field, TableSchema
 from applier.sink.iceberg.files import DataFile
 from applier.sink.write import keyless
-from applier.sink.write.deletes import Deletes, alive, stage_position_deletes, stage_vectors
+from applier.sink.write.deletes import alive
 from applier.sink.write.file_index import FileIndex
 from applier.sink.write.file_writer import FileWriter
 from applier.sink.write.lookup import comparable, positions_of, positions_where, read_located
+from applier.sink.write.new_keys import NewKeySample
 from applier.sink.write.parquet import Positions
-from applier.sink.write.rows import conform, conform_keys
+from applier.sink.write.rows import check_columns, conform, conform_keys
 
 _HERE = "\0here"
 _THERE = "\0there"
@@ -30,98 +33,132 @@ _THERE = "\0there"
 
 
 class StagedBatch(NamedTuple):
-    """What became of a batch; nothing of it is committed.
+    """What became of a batch, or of the part of it that one task has; nothing of it is committed.
 
     Attributes:
         rows: The data files; None where those of an earlier attempt stay good.
         upserted: Rows in them.
-        deletes: The delete files.
-        deleted: Living rows that they remove.
-        missing: Rows that it updates or deletes and that the table does not hold, at least; 0 where it is not exact.
+        living: By path of a data file the positions of living rows that go.
+        missing: Rows that it updates or deletes and that were not found, less those that the table may lack: below 0
+            where some of these were there. 0 where the batch is not exact.
+        holds_new: The table holds a key that is new upstream: nothing was staged.
         seconds: See `Applied`.
     """
 
     rows: list[DataFile] | None
     upserted: int
-    deletes: Deletes
-    deleted: int
+    living: dict[str, BitMap64]
     missing: int
     seconds: dict[str, float]
+    holds_new: bool = False
+
+    @property
+    def deleted(self) -> int:
+        """Living rows that go."""
+        return sum(map(len, self.living.values()))
+
+    @classmethod
+    def sum(cls, parts: Sequence[StagedBatch]) -> StagedBatch:
+        """What became of all parts of a batch; no two have a row in common."""
+        living, seconds = dict[str, BitMap64](), dict[str, float]()
+        for part in parts:
+            for path, positions in part.living.items():
+                living[path] = living[path] | positions if path in living else positions
+            for name, spent in part.seconds.items():
+                seconds[name] = seconds.get(name, 0.0) + spent
+        has_rows = any(part.rows is not None for part in parts)
+        return cls(
+            [file for part in parts for file in part.rows or ()] if has_rows else None,
+            sum(part.upserted for part in parts),
+            living,
+            sum(part.missing for part in parts),
+            seconds,
+            any(part.holds_new for part in parts),
+        )
 
 
-def stage_keyed(
-    batch: ChangeBatch,
-    layout: FileLayout,
-    index: FileIndex,
-    storage: Storage,
-    *,
-    exact: bool,
-    needs_rows: bool,
-) -> StagedBatch:
-    """Look the keys of a batch up, and write its rows and what removes the old ones.
+@dataclass(frozen=True, slots=True)
+class Stage:
+    """Stages changes of one table, in any process.
 
-    Args:
-        batch: The batch.
+    Attributes:
         layout: How the files of the table are written.
-        index: Files that may hold the keys; its columns are the key.
+        index: Files that may hold the rows that go; its columns are the key, or all that are compared without one.
         storage: Where the files are.
         exact: Whether keys that are new upstream are new to the table.
         needs_rows: Whether rows are written even if they are those of the batch.
-
-    Raises:
-        TableMismatch, ValueRefused, TransientError: As `TableWriter.apply`.
+        new_keys: Looks some of the keys up that are taken for new.
+        threads: Threads that look keys up; 0 means one a processor.
     """
-    name, schema, key, seconds = layout.table, layout.schema, index.columns, dict[str, float]()
-    keys = _sought_keys(name, batch, key, exact=exact)
-    with timed(seconds, "locate"):
-        living = alive(positions_of(index.candidates(keys), keys, key, storage), index.files, storage)
-    # Every other key that is sought had a row at the stamped resolved ts.
-    found = sum(map(len, living.values()))
-    missing = max(0, keys.num_rows - found - batch.may_be_new) if exact else 0
-    upserts = _carry(batch.upserts, schema, key, index, living, storage)
-    rows = None
-    if needs_rows or upserts is not batch.upserts:
-        with timed(seconds, "rows"):
-            rows = FileWriter(layout, storage).stage(conform(name, upserts, schema), batch.deletes.column_names)
-    deletes = _deletes(living, layout, index, storage, seconds)
-    return StagedBatch(rows, upserts.num_rows, deletes, found, missing, seconds)
+
+    layout: FileLayout
+    index: FileIndex
+    storage: Storage
+    exact: bool
+    needs_rows: bool
+    new_keys: NewKeySample | None = None
+    threads: int = 0
+
+    def __call__(self, batch: Changes) -> StagedBatch:
+        """Look the rows up that a batch replaces or deletes, and write those that it brings.
+
+        Raises:
+            TableMismatch, ValueRefused, TransientError: As `TableWriter.apply`.
+        """
+        match batch:
+            case ChangeBatch():
+                return self._keyed(batch)
+            case KeylessBatch():
+                return self._keyless(batch)
+
+    def _keyed(self, batch: ChangeBatch) -> StagedBatch:
+        layout, index, storage, seconds = self.layout, self.index, self.storage, dict[str, float]()
+        name, schema, key = layout.table, layout.schema, index.columns
+        check_columns(name, batch.upserts.schema, schema)
+        if self.exact and self.new_keys is not None and self.new_keys.is_there(index, batch, key):
+            return StagedBatch(None, 0, {}, 0, seconds, holds_new=True)
+        keys = _sought_keys(name, batch, key, exact=self.exact)
+        with timed(seconds, "locate"):
+            hits = positions_of(index.candidates(keys), keys, key, storage, self.threads)
+            living = alive(hits, index.files, storage)
+        # Every other key that is sought had a row at the stamped resolved ts.
+        missing = keys.num_rows - sum(map(len, living.values())) - batch.may_be_new if self.exact else 0
+        upserts = _carry(batch.upserts, schema, key, index, living, storage)
+        rows = None
+        if self.needs_rows or upserts is not batch.upserts:
+            with timed(seconds, "rows"):
+                rows = FileWriter(layout, storage).stage(conform(name, upserts, schema), batch.key)
+        return StagedBatch(rows, upserts.num_rows, _bitmaps(living), missing, seconds)
+
+    def _keyless(self, batch: KeylessBatch) -> StagedBatch:
+        """Find rows that are equal to those that a batch deletes, and write those that it inserts."""
+        layout, index, storage, seconds = self.layout, self.index, self.storage, dict[str, float]()
+        name, schema = layout.table, layout.schema
+        inserts, deletes = keyless.net(conform(name, batch.inserts, schema), conform(name, batch.deletes, schema))
+        rows = None
+        if self.needs_rows:
+            with timed(seconds, "rows"):
+                rows = FileWriter(layout, storage).stage(inserts, ())
+        with timed(seconds, "locate"):
+            found = index.candidates(deletes)
+            hits = positions_of(found, deletes, schema.fields, storage, self.threads, form=keyless.canonical)
+            living, missing = alive(hits, index.files, storage), deletes.num_rows
+            if living:
+                images = read_located(storage, index.files, living, schema.fields)
+                living, missing = keyless.choose(deletes, images, living)
+        return StagedBatch(rows, inserts.num_rows, _bitmaps(living), missing if self.exact else 0, seconds)
 
 
-def stage_keyless(
-    batch: KeylessBatch,
-    layout: FileLayout,
-    index: FileIndex,
-    storage: Storage,
-    *,
-    exact: bool,
-    needs_rows: bool,
-) -> StagedBatch:
-    """Find rows that are equal to those that a batch deletes, and write those that it inserts; see `stage_keyed`."""
-    name, schema, seconds = layout.table, layout.schema, dict[str, float]()
-    inserts, deletes = keyless.net(conform(name, batch.inserts, schema), conform(name, batch.deletes, schema))
-    rows = None
-    if needs_rows:
-        with timed(seconds, "rows"):
-            rows = FileWriter(layout, storage).stage(inserts, ())
-    with timed(seconds, "locate"):
-        hits = positions_of(index.candidates(deletes), deletes, schema.fields, storage, form=keyless.canonical)
-        living, missing = alive(hits, index.files, storage), deletes.num_rows
-        if living:
-            images = read_located(storage, index.files, living, schema.fields)
-            living, missing = keyless.choose(deletes, images, living)
-    removed, found = _deletes(living, layout, index, storage, seconds), sum(map(len, living.values()))
-    return StagedBatch(rows, inserts.num_rows, removed, found, missing if exact else 0, seconds)
-
-
-def stage_where(
-    predicate: Callable[[pa.Table], Any], layout: FileLayout, index: FileIndex, storage: Storage
-) -> StagedBatch:
+def stage_where(predicate: Callable[[pa.Table], Any], index: FileIndex, storage: Storage) -> StagedBatch:
     """Remove the living rows that a predicate names by the columns of the index."""
     seconds = dict[str, float]()
     with timed(seconds, "locate"):
         living = positions_where(index, index.columns, predicate, storage)
-    deletes = _deletes(living, layout, index, storage, seconds)
-    return StagedBatch(None, 0, deletes, sum(map(len, living.values())), 0, seconds)
+    return StagedBatch(None, 0, _bitmaps(living), 0, seconds)
+
+
+def _bitmaps(living: dict[str, Positions]) -> dict[str, BitMap64]:
+    return {path: BitMap64(positions) for path, positions in living.items()}
 
 
 @contextmanager
@@ -130,14 +167,6 @@ def timed(seconds: dict[str, float], part: str) -> Iterator[None]:
     start = time.perf_counter()
     yield
     seconds[part] = seconds.get(part, 0.0) + time.perf_counter() - start
-
-
-def _deletes(
-    living: dict[str, Positions], layout: FileLayout, index: FileIndex, storage: Storage, seconds: dict[str, float]
-) -> Deletes:
-    stage = stage_vectors if layout.format_version >= 3 else stage_position_deletes
-    with timed(seconds, "deletes"):
-        return stage(living, index.files, storage, layout.place)
 
 
 def _sought_keys(name: str, batch: ChangeBatch, fields: tuple[Field, ...], *, exact: bool) -> pa.Table:

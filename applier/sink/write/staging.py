@@ -4,22 +4,22 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from typing import Protocol, cast
 
 import pyarrow as pa
 
-from applier.changefeed.change_batch import ChangeBatch, Changes, KeylessBatch
+from applier.changefeed.change_batch import Changes
 from applier.changefeed.table import TableName
 from applier.errors import TableIncomplete, TableMismatch
 from applier.runtime.figures import counted
 from applier.sink.format.types import Field
 from applier.sink.iceberg.files import DataFile, JavaStorage, storage_for
 from applier.sink.iceberg.table import Table
-from applier.sink.write.deletes import Deletes
+from applier.sink.write.deletes import Deletes, load_deleted, stage_position_deletes, stage_vectors
 from applier.sink.write.file_index import FileIndex, read_index
 from applier.sink.write.new_keys import NewKeySample
-from applier.sink.write.rows import check_columns
-from applier.sink.write.stage import StagedBatch, stage_keyed, stage_keyless, stage_where, timed
+from applier.sink.write.stage import Stage, StagedBatch, stage_where, timed
 
 _FILTERED = "If the changefeed leaves out deletes or updates on purpose, set changefeed.filtered = true."
 
@@ -61,6 +61,28 @@ class CommitWork:
         return self.rows is None or self.schema_id != schema_id
 
 
+class FarChanges(Protocol):
+    """Changes of one table that lie in other processes, and are staged there.
+
+    Attributes:
+        key: As of `Changes`.
+    """
+
+    @property
+    def key(self) -> tuple[str, ...] | None: ...
+
+    def staged(self, stage: Stage) -> StagedBatch:
+        """What became of them.
+
+        Raises:
+            TableMismatch, ValueRefused, TransientError: As `TableWriter.apply`.
+        """
+
+
+def _staged(stage: Stage, batch: Changes | FarChanges) -> StagedBatch:
+    return stage(batch) if isinstance(batch, Changes) else batch.staged(stage)
+
+
 class Staging:
     """Stages the changes of one table.
 
@@ -92,50 +114,43 @@ class Staging:
                 kept = self.index = read_index(str(self._table), head, columns, self._table.scan)
         return kept
 
+    def plan(self, work: CommitWork, key: Sequence[str] | None, *, exact: bool, trusts_new_keys: bool) -> Stage:
+        """How changes are staged for the head of this work; None for the key of a table without one.
+
+        `trusts_new_keys` is False if another writer added rows, which may have a key that is new upstream.
+        """
+        layout = self._table.file_layout
+        if key is None:
+            columns = [field for field in layout.schema.fields if not pa.types.is_nested(field.arrow)]
+        else:
+            columns, exact = list(self._key(key)), exact and trusts_new_keys
+        index, needs_rows = self._index_of(work, columns), work.needs_rows(layout.schema.id)
+        new_keys = None if isinstance(self.storage, JavaStorage) else self._new_keys
+        return Stage(layout, index, self.storage, exact, needs_rows, new_keys)
+
     def stage(
         self,
         work: CommitWork,
-        batch: Changes,
+        batch: Changes | FarChanges,
         whole: TableName | None,
         *,
         exact: bool,
         trusts_new_keys: bool,
     ) -> None:
-        """Stage a batch; see `TableWriter.apply`.
-
-        `trusts_new_keys` is False if another writer added rows, which may have a key that is new upstream.
-        """
-        match batch:
-            case ChangeBatch():
-                self._keyed(work, batch, whole, exact=exact and trusts_new_keys)
-            case KeylessBatch():
-                self._keyless(work, batch, whole, exact=exact)
-
-    def _keyed(self, work: CommitWork, batch: ChangeBatch, whole: TableName | None, *, exact: bool) -> None:
-        layout = self._table.file_layout
-        check_columns(layout.table, batch.upserts.schema, layout.schema)
-        key = self._key(batch.deletes.column_names)
-        index = self._index_of(work, key)
-        if exact and not isinstance(self.storage, JavaStorage) and self._new_keys.is_there(index, batch, key):
+        """Stage a batch; see `TableWriter.apply` and `plan`."""
+        stage = self.plan(work, batch.key, exact=exact, trusts_new_keys=trusts_new_keys)
+        staged = _staged(stage, batch)
+        if staged.holds_new:
             if whole is not None:
-                what = f"Table {layout.table} holds a row that the feed inserts, as if deletes were left out"
+                what = f"Table {self._table} holds a row that the feed inserts, as if deletes were left out"
                 raise TableIncomplete(f"{what} (changefeed.filtered).", _FILTERED)
-            exact = False
-        needs_rows = work.needs_rows(layout.schema.id)
-        staged = stage_keyed(batch, layout, index, self.storage, exact=exact, needs_rows=needs_rows)
-        self._take_in(work, staged, whole)
-
-    def _keyless(self, work: CommitWork, batch: KeylessBatch, whole: TableName | None, *, exact: bool) -> None:
-        layout = self._table.file_layout
-        index = self._index_of(work, [field for field in layout.schema.fields if not pa.types.is_nested(field.arrow)])
-        needs_rows = work.needs_rows(layout.schema.id)
-        staged = stage_keyless(batch, layout, index, self.storage, exact=exact, needs_rows=needs_rows)
+            staged = _staged(replace(stage, exact=False), batch)
         self._take_in(work, staged, whole)
 
     def _take_in(self, work: CommitWork, staged: StagedBatch, whole: TableName | None) -> None:
         for part, seconds in staged.seconds.items():
             work.seconds[part] = work.seconds.get(part, 0.0) + seconds
-        work.not_found = staged.missing
+        work.not_found = max(0, staged.missing)
         if whole is not None and work.not_found:
             what = (
                 f"Table {self._table} does not hold {counted(work.not_found, 'row')} that the feed updates or deletes."
@@ -143,12 +158,21 @@ class Staging:
             raise TableIncomplete(what, _FILTERED)
         if staged.rows is not None:
             work.rows, work.upserted, work.schema_id = staged.rows, staged.upserted, self._table.schema.id
-        work.deletes, work.deleted = staged.deletes, staged.deleted
+        work.deletes, work.deleted = self._deletes(work, staged), staged.deleted
+
+    def _deletes(self, work: CommitWork, staged: StagedBatch) -> Deletes:
+        """Write what removes the rows that go."""
+        layout, files = self._table.file_layout, cast("FileIndex", self.index).files
+        stage = stage_vectors if layout.format_version >= 3 else stage_position_deletes
+        with timed(work.seconds, "deletes"):
+            # Tasks elsewhere may have read them: without them the rows that were dead before would live again.
+            load_deleted([files[path] for path in staged.living], self.storage)
+            return stage(staged.living, files, self.storage, layout.place)
 
     def where(self, work: CommitWork, columns: Sequence[str], predicate: Predicate) -> None:
         """Stage the removal of the rows that a predicate names."""
         index = self._index_of(work, self._key(columns))
-        self._take_in(work, stage_where(predicate, self._table.file_layout, index, self.storage), None)
+        self._take_in(work, stage_where(predicate, index, self.storage), None)
 
     def take(self, work: CommitWork, rows: Staged) -> None:
         """Let the rows that are staged elsewhere be those of the commit."""

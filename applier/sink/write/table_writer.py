@@ -19,7 +19,8 @@ from applier.sink.iceberg.commit import Change
 from applier.sink.iceberg.table import Table
 from applier.sink.write.deletes import Deletes
 from applier.sink.write.file_index import FileIndex
-from applier.sink.write.staging import CommitWork, Predicate, Staged, Staging
+from applier.sink.write.stage import Stage
+from applier.sink.write.staging import CommitWork, FarChanges, Predicate, Staged, Staging
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,7 +125,14 @@ class TableWriter:
         # Traced: others may have been there between that commit and this look.
         self._committer.open()
 
-    def apply(self, batch: Changes, stamp: Stamp, *, exact: bool, whole: TableName | None = None) -> Applied:
+    def plan(self, batch: Changes | FarChanges, *, exact: bool) -> Stage:
+        """How `apply` would stage a batch now; arguments and errors as of it."""
+        trusts_new_keys = self._committer.trusts_new_keys
+        return self._staging.plan(CommitWork(self.head), batch.key, exact=exact, trusts_new_keys=trusts_new_keys)
+
+    def apply(
+        self, batch: Changes | FarChanges, stamp: Stamp, *, exact: bool, whole: TableName | None = None
+    ) -> Applied:
         """Apply a batch; the resolved ts of the stamp covers all its rows.
 
         The table is `exact` if it holds exactly the rows of the resolved ts that it is stamped with, so that

@@ -64,11 +64,11 @@ def test_pyiceberg_reads_our_puffin_file() -> None:
 
 def test_new_vector_holds_the_old_one_and_replaces_it(tmp_path: Path) -> None:
     """There is never a second vector for a data file: the new one has all that was dead before."""
-    first = stage_vectors({"a": np.array([1, 2])}, {"a": indexed("a")}, STORAGE, lambda name: str(tmp_path / name))
+    first = stage_vectors({"a": BitMap64([1, 2])}, {"a": indexed("a")}, STORAGE, lambda name: str(tmp_path / name))
     files = {"a": indexed("a", *first.files)}
 
     living = alive({"a": np.array([2, 3])}, files, STORAGE)
-    second = stage_vectors(living, files, STORAGE, lambda name: str(tmp_path / name))
+    second = stage_vectors({"a": BitMap64(living["a"])}, files, STORAGE, lambda name: str(tmp_path / name))
 
     assert [positions.tolist() for positions in living.values()] == [[3]]
     assert second.replaced == first.files
@@ -81,7 +81,7 @@ def test_new_vector_holds_the_old_one_and_replaces_it(tmp_path: Path) -> None:
 
 def test_dead_rows_make_no_vector(tmp_path: Path) -> None:
     """A batch that only finds dead versions of rows writes no delete file."""
-    first = stage_vectors({"a": np.array([1])}, {"a": indexed("a")}, STORAGE, lambda name: str(tmp_path / name))
+    first = stage_vectors({"a": BitMap64([1])}, {"a": indexed("a")}, STORAGE, lambda name: str(tmp_path / name))
     files = {"a": indexed("a", *first.files)}
 
     assert alive({"a": np.array([1])}, files, STORAGE) == {}
@@ -91,7 +91,7 @@ def test_dead_rows_make_no_vector(tmp_path: Path) -> None:
 def test_position_deletes_are_one_file_a_partition(tmp_path: Path) -> None:
     """Format version 2: positions of a partition's files lie in one Parquet file, sorted by file and position."""
     files = {path: indexed(path, partition=(len(path),)) for path in ("a", "b", "cc")}
-    hits = {"b": np.array([4, 1]), "a": np.array([7]), "cc": np.array([0])}
+    hits = {"b": BitMap64([4, 1]), "a": BitMap64([7]), "cc": BitMap64([0])}
 
     result = stage_position_deletes(hits, files, STORAGE, lambda name: str(tmp_path / name))
 
@@ -103,7 +103,7 @@ def test_position_deletes_are_one_file_a_partition(tmp_path: Path) -> None:
 
 def test_position_deletes_of_others_are_read_once_for_all_files(tmp_path: Path) -> None:
     """A delete file that several data files share gives each of them its own positions."""
-    hits = {"a": np.array([1]), "b": np.array([2, 3])}
+    hits = {"a": BitMap64([1]), "b": BitMap64([2, 3])}
     blank = {path: indexed(path) for path in hits}
     staged = stage_position_deletes(hits, blank, STORAGE, lambda name: str(tmp_path / name))
     files = [indexed("a", *staged.files), indexed("b", *staged.files)]
@@ -139,7 +139,7 @@ class _FailingOnce(LocalStorage):
 def test_deletes_that_cannot_be_read_once_are_read_again(stage: Any, unread: int, tmp_path: Path) -> None:
     """A file of which an error left deletes unread does not count as read: its dead rows would come back."""
     staged = [
-        stage({name: np.array([1, 2])}, {name: indexed(name)}, STORAGE, lambda file: str(tmp_path / file)).files
+        stage({name: BitMap64([1, 2])}, {name: indexed(name)}, STORAGE, lambda file: str(tmp_path / file)).files
         for name in ("a", "b")
     ]
     files = [indexed(name, *deletes) for name, deletes in zip(("a", "b"), staged, strict=True)]

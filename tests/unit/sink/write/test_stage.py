@@ -16,7 +16,7 @@ from applier.sink.format.storage import LocalStorage
 from applier.sink.format.types import TableSchema, schema_json
 from applier.sink.write.file_index import FileIndex, read_index
 from applier.sink.write.file_writer import FileWriter
-from applier.sink.write.stage import StagedBatch, stage_keyed, stage_keyless, stage_where
+from applier.sink.write.stage import Stage, StagedBatch, stage_where
 
 COLUMNS: dict[str, Any] = {"id": pa.int64(), "v": pa.int32()}
 SCHEMA = TableSchema.parse(schema_json(pa.schema(COLUMNS), ["id"]))
@@ -39,9 +39,8 @@ def begun(folder: Path, columns: int) -> tuple[FileLayout, FileIndex]:
 
 
 def removed(staged: StagedBatch) -> list[tuple[str, list[int]]]:
-    """What the delete files remove of each data file."""
-    assert len(staged.deletes.files) == 1
-    return [(path, list(dead)) for path, (_, dead) in staged.deletes.state.items()]
+    """Positions that go from each data file."""
+    return [(path, list(dead)) for path, dead in staged.living.items()]
 
 
 @pytest.mark.parametrize(("exact", "missing"), [(True, 1), (False, 0)])
@@ -50,7 +49,7 @@ def test_a_batch_is_new_files_and_positions_of_old_rows(tmp_path: Path, exact: b
     layout, index = begun(tmp_path, 1)
     batch = ChangeBatch(rows(id=[2, 3]), pa.array([False, True]), rows(id=[9]))
 
-    staged = stage_keyed(batch, layout, index, STORAGE, exact=exact, needs_rows=True)
+    staged = Stage(layout, index, STORAGE, exact=exact, needs_rows=True)(batch)
 
     (path,) = index.files
     assert removed(staged) == [(path, [1])]
@@ -65,7 +64,7 @@ def test_rows_of_an_earlier_attempt_stay_good(tmp_path: Path) -> None:
     layout, index = begun(tmp_path, 1)
     batch = ChangeBatch(rows(id=[2], v=[5]), pa.array([False]), rows(id=[1]))
 
-    staged = stage_keyed(batch, layout, index, STORAGE, exact=True, needs_rows=False)
+    staged = Stage(layout, index, STORAGE, exact=True, needs_rows=False)(batch)
 
     assert staged.rows is None
     assert removed(staged) == [(*index.files, [0, 1])]
@@ -76,7 +75,7 @@ def test_a_bag_loses_one_row_for_each_that_is_deleted(tmp_path: Path) -> None:
     layout, index = begun(tmp_path, 2)
     batch = KeylessBatch(rows(id=[4], v=[4]), rows(id=[1, 1], v=[10, 11]))
 
-    staged = stage_keyless(batch, layout, index, STORAGE, exact=True, needs_rows=True)
+    staged = Stage(layout, index, STORAGE, exact=True, needs_rows=True)(batch)
 
     assert removed(staged) == [(*index.files, [0])]
     assert (staged.upserted, staged.missing) == (1, 1)
@@ -84,9 +83,23 @@ def test_a_bag_loses_one_row_for_each_that_is_deleted(tmp_path: Path) -> None:
 
 def test_rows_that_a_predicate_names_are_removed(tmp_path: Path) -> None:
     """No row is written, and none is looked up by key."""
-    layout, index = begun(tmp_path, 1)
+    _, index = begun(tmp_path, 1)
 
-    staged = stage_where(lambda held: pc.greater(held["id"], pa.scalar(1)), layout, index, STORAGE)
+    staged = stage_where(lambda held: pc.greater(held["id"], pa.scalar(1)), index, STORAGE)
 
     assert removed(staged) == [(*index.files, [1])]
     assert (staged.rows, staged.deleted) == (None, 1)
+
+
+def test_parts_of_a_batch_sum_up_to_it(tmp_path: Path) -> None:
+    """Also where only one of them had rows to write, and keys that may be new hide others."""
+    layout, index = begun(tmp_path, 1)
+    stage = Stage(layout, index, STORAGE, exact=True, needs_rows=True)
+    none, bools = rows(id=[], v=[]), pa.array([], pa.bool_())
+    first = stage(ChangeBatch(rows(id=[2], v=[5]), pa.array([False]), rows(id=[9])))
+    second = stage(ChangeBatch(none, bools, rows(id=[1]), may_be_new=1))
+
+    staged = StagedBatch.sum([first, second])
+
+    assert removed(staged) == [(*index.files, [0, 1])]
+    assert (staged.upserted, staged.deleted, staged.missing, len(staged.rows or ())) == (1, 2, 0, 1)
