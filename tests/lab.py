@@ -19,7 +19,7 @@ from applier.changefeed.table import TableName
 from applier.changefeed.window import OffsetRange, Window
 from applier.commands.follower import Follower
 from applier.config import settings
-from applier.consume.source import Job, R
+from applier.consume.source import Job, KeptRows, R
 from applier.pipeline.build import assemble
 from applier.pipeline.requests import Requests
 from applier.pipeline.state import State
@@ -66,6 +66,8 @@ def database(spark: SparkSession) -> Path:
 
 class Memory:
     """Records as a `Source`; what is appended to them later is read later."""
+
+    kept: KeptRows | None = None
 
     def __init__(self, records: Sequence[Record]) -> None:
         self.records = records

@@ -9,7 +9,6 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager, suppress
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 from typing import Any, cast
 
@@ -29,11 +28,10 @@ from applier.consume.kafka.client import KafkaClient, KafkaSilentError
 from applier.consume.kafka.forward_consumer import FETCH_SIZE
 from applier.consume.kafka.prefetch import ahead
 from applier.consume.kafka.record_by_record import is_out_of_memory
-from applier.consume.source import Job, R
-from applier.consume.window_size import ResultTooLargeError
+from applier.consume.source import Job, KeepingJob, KeptRows, R
+from applier.consume.tasks.spark import TaskRows
 from applier.consume.workers.pool import WorkerPool
 from applier.consume.workers.task_error import defect, is_outage
-from applier.consume.workers.transport import CELLS_DDL, packed, settled, unpacked
 from applier.errors import ConfigError, OutsideRefused, SourceLost, TerminalError, TransientError
 from applier.runtime.jvm import jars
 from applier.runtime.jvm.bare_jvm import bare_jvm
@@ -62,9 +60,6 @@ _LOOK_BYTES = 64 * 2**10
 _CHUNK_BYTES = 16 * 2**20
 """Bytes that are read while the same amount is decoded."""
 
-_MANY_TASKS = 4
-"""Tasks at once from which on they decode faster than one process."""
-
 _MOST_PROCESSES = 4
 """Processes that decode what one consumer reads."""
 
@@ -84,19 +79,24 @@ class ArchiveSource(Archive):
     def __init__(self, spark: SparkSession, folder: Path, staging: Path) -> None:
         super().__init__(folder, staging)
         self._spark = spark
+        self._rows = TaskRows(spark)
+        self.kept: KeptRows | None = None
 
     def topic_ids(self) -> Mapping[str, str]:
         """See `Source`; records do not show it."""
         return {}
 
-    def map(self, window: Window, job: Job[R]) -> list[R]:
+    def map(self, window: Window, job: KeepingJob[R]) -> list[R]:
         """See `Source`."""
+        self.kept = None
         with _reading():
             frame = self._spark.read.parquet(*self.files).select(*MESSAGE_SCHEMA.names)
             # Files and row groups cut partitions anywhere. Two tasks would each count a part of a run of keyless rows,
             # and a file read too early would make rows look as if they had been sent again: rows would be lost.
             whole = frame.where(inside(window, F.col)).repartition(*_PARTITION)
-            return _in_tasks(whole.sortWithinPartitions(*_PARTITION, "offset"), job)
+            ordered = whole.sortWithinPartitions(*_PARTITION, "offset")
+            self.kept = self._rows
+            return self._rows.run(ordered, job)
 
 
 class KafkaTopics:
@@ -226,7 +226,8 @@ class KafkaSource(KafkaTopics):
         self._client = KafkaClient(jvm, self._own, section.bytes_per_step)
         self._ends: Mapping[TopicPartition, int] = {}
         self._heavy: Window | None = None
-        self._overflowed: Window | None = None
+        self._rows = TaskRows(spark)
+        self.kept: KeptRows | None = None
         self._pool = WorkerPool(min(spark.sparkContext.defaultParallelism, os.cpu_count() or 1, _MOST_PROCESSES))
 
     def bounds(self) -> Mapping[TopicPartition, OffsetRange]:
@@ -238,29 +239,30 @@ class KafkaSource(KafkaTopics):
 
     def read(self, window: Window) -> Messages:
         """See `Source`."""
+        self.kept = None
+        self._rows.drop()
         with _reading():
             return self._client.read(window)
 
-    def map(self, window: Window, job: Job[R]) -> list[R]:
+    def map(self, window: Window, job: KeepingJob[R]) -> list[R]:
         """See `Source`."""
+        self.kept = None
         with _reading():
             if self._stays_here(window):
                 return self._map_here(window, job)
+            self.kept = self._rows
             try:
-                return _in_tasks(self._frame(window), job)
+                return self._rows.run(self._frame(window), job)
             except (Py4JJavaError, PySparkException) as error:
                 if _is_result_too_large(error):
-                    if window != self._overflowed:
-                        self._overflowed = window
-                        raise ResultTooLargeError from error
-                    reason = "rows do not fit into spark.driver.maxResultSize"
+                    reason = "what tasks found does not fit into spark.driver.maxResultSize"
                 elif is_out_of_memory(error):
                     reason = "messages do not fit into the memory of tasks"
                 else:
                     raise
             shown = [str(place) for place in sorted(window.ranges)]
             logger().warning("tasks cannot decode a window", reason=reason, partitions=shown, messages=window.messages)
-            self._heavy = window
+            self._heavy, self.kept = window, None
             return self._map_here(window, job)
 
     def _map_here(self, window: Window, job: Job[R]) -> list[R]:
@@ -269,14 +271,12 @@ class KafkaSource(KafkaTopics):
         return self._pool.run(window, job, chunks, behind)
 
     def _stays_here(self, window: Window) -> bool:
-        """True if the driver reads it: one process that decodes what another reads costs half as much as two do."""
+        """True if the driver reads it: on one machine a process that decodes what another reads costs half as much as
+        tasks do.
+        """
         if window == self._heavy:
             return True
-        if self._engine != "auto":
-            return self._engine == "driver"
-        context = self._spark.sparkContext
-        is_local = (context.master or "").startswith("local")
-        return is_local and min(context.defaultParallelism, len(window.ranges)) < _MANY_TASKS
+        return self._engine == "driver" or (self._engine == "auto" and is_local(self._spark))
 
     def _frame(self, window: Window) -> DataFrame:
         spans: dict[str, dict[int, OffsetRange]] = defaultdict(dict)
@@ -294,11 +294,17 @@ class KafkaSource(KafkaTopics):
 
     def close(self) -> None:
         """End the connections to the brokers, and the processes that decode."""
+        self._rows.drop()
         self._pool.close()
         # Where the JVM is gone, they are.
         with suppress(Py4JError):
             self._client.close()
         super().close()
+
+
+def is_local(spark: SparkSession) -> bool:
+    """Whether all tasks run on this machine."""
+    return (spark.sparkContext.master or "").startswith("local")
 
 
 @contextmanager
@@ -309,10 +315,6 @@ def _reading() -> Iterator[None]:
         raise TransientError(_SILENT, _AGAIN) from None
     except (Py4JJavaError, PySparkException) as error:
         raise read_refusal(error) from error
-
-
-def _in_tasks(frame: DataFrame, job: Job[R]) -> list[R]:
-    return settled(unpacked(frame.mapInArrow(partial(packed, job), CELLS_DDL).toArrow()))
 
 
 def _is_result_too_large(error: Exception) -> bool:

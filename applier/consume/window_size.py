@@ -33,10 +33,6 @@ class WindowTooLargeError(Exception):
         return f"{self.messages} messages have {self.size} bytes"
 
 
-class ResultTooLargeError(Exception):
-    """Spark does not hand over what its tasks made of a window, as it is too much. Nothing was applied."""
-
-
 @dataclass(slots=True)
 class WindowSize:
     """The size of the next window: what `source.messages_per_step` and `source.bytes_per_step` allow, `stretch` times.
@@ -48,12 +44,11 @@ class WindowSize:
     bytes_per_step: int
     stretch: int = 1
     _message_bytes: float | None = field(default=None, init=False)
-    _most_messages: int = field(default=NO_LIMIT, init=False)
 
     @property
     def messages(self) -> int:
         """Messages to plan the next window for."""
-        limit = min(self.messages_per_step, self._most_messages)
+        limit = self.messages_per_step
         if self._message_bytes:
             limit = min(limit, int(self.bytes_per_step * _SHARE / self._message_bytes))
         return max(1, limit) * self.stretch
@@ -71,10 +66,6 @@ class WindowSize:
         """Expect messages like those that were read."""
         if messages:
             self._message_bytes = size / messages
-
-    def narrow(self, messages: int) -> None:
-        """Plan at most half as many messages as those whose outcome was too large."""
-        self._most_messages = max(1, messages // 2)
 
     def adapt(self, longest: int, *, is_enough: bool) -> None:
         """Go back to the usual size, or allow twice as much if that was not enough, at most `longest` times it."""

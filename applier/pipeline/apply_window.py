@@ -34,6 +34,7 @@ from applier.pipeline.schema_changes.moved_names import moved_by
 from applier.pipeline.state import State
 from applier.pipeline.tables import completeness, parking
 from applier.pipeline.tables.batch_commit import commit, doubt
+from applier.pipeline.tables.far_batch import FarRows
 from applier.pipeline.tables.filtered import owners
 from applier.pipeline.tables.not_found import MissingRows
 from applier.pipeline.tables.table_batch import Batch, ReadExtent, segments_below
@@ -64,6 +65,7 @@ class WindowApplier:
     state: State
     not_found: MissingRows = field(default_factory=MissingRows, init=False)
     commits: list[tuple[TableName, float]] = field(default_factory=list, init=False)
+    _far: FarRows | None = field(default=None, init=False)
 
     def apply(self, scan: WindowScan, described: Sequence[TableVersion], stopwatch: Stopwatch) -> int:
         """Apply DDL in order, each after the rows below it and before the rows above it; then all other rows.
@@ -81,6 +83,7 @@ class WindowApplier:
             TerminalError: The changefeed cannot go on.
         """
         upto = cast("int", scan.upto)
+        self._far = None if scan.kept is None else FarRows(scan.kept, scan.job.splits, scan.results.size)
         left_out = self.state.parked | scan.parking.keys()
         self.set_apart(self._unfit(scan), Why.ROW)
         completeness.doubt_late(self.state, scan.results.late)
@@ -232,7 +235,7 @@ class WindowApplier:
         batches = [batch for batch in batches if batch.name not in self.state.parked]
         whole = self.not_found.refusing((batch.name for batch in batches), self.state, self.config)
         unfit: dict[TableName, TerminalError] = {}
-        done = commit(self.targets, batches, self.state.tables, whole, unfit)
+        done = commit(self.targets, batches, self.state.tables, whole, unfit, self._far)
         # In the order of the batches, as threads fill it in any: the same run ends for the same reason.
         for name in (batch.name for batch in batches if batch.name in unfit):
             error = unfit[name]

@@ -14,7 +14,7 @@ from applier.changefeed.window import OffsetRange, Window
 from applier.config.settings import Config
 from applier.consume.offsets import capped, missing, next_window, refuse_missing
 from applier.consume.source import Source
-from applier.consume.window_size import LONGEST, NO_LIMIT, ResultTooLargeError, WindowSize, WindowTooLargeError
+from applier.consume.window_size import LONGEST, NO_LIMIT, WindowSize, WindowTooLargeError
 from applier.errors import TerminalError
 from applier.pipeline import topics
 from applier.pipeline.scan.known import Known
@@ -140,18 +140,13 @@ class StepReader:
     def _scan(
         self, window: Window, bounds: Mapping[TopicPartition, OffsetRange], known: Known, stopwatch: Stopwatch
     ) -> tuple[Window, WindowScan]:
-        """Scan a window, or a shorter one where a step cannot take so many bytes, or what tasks make of them."""
+        """Scan a window, or a shorter one where its messages have more bytes than a step may read."""
         most_bytes, is_small = self._size.most_bytes, self.config.source.engine != "spark"
         while True:
             # A job at each look that finds nothing would keep the executors that wait for it.
             local = (is_small or not window.messages) and self._size.is_small(window)
             try:
                 return window, self.scanner.scan(window, known, stopwatch, local=local, most_bytes=most_bytes)
-            except ResultTooLargeError:
-                if self._size.stretch > 1:
-                    # A shorter one has no newer watermark.
-                    continue
-                self._size.narrow(window.messages)
             except WindowTooLargeError as found:
                 self._size.learn(found.size, found.messages)
             shorter = self._next_window(bounds, window.messages // 2)

@@ -289,9 +289,9 @@ def _is_value(error: DecodeError) -> bool:
 def _told(results: TaskResult) -> set[str]:
     told = {f"{name} {count}" for name, count in results.counts.items() if name != "zero_dates"}
     for (name, segment), parts in results.parts.items():
-        bags = [part.rows["\0run"].to_pylist() for part in parts if not part.version.key]
+        bags = [part.here["\0run"].to_pylist() for part in parts if not part.version.key]
         runs: list[Any] = sorted({run for numbers in bags for run in numbers})
-        rows = [(part.version.key, row) for part in parts for row in _plain(part.rows).to_pylist()]
+        rows = [(part.version.key, row) for part in parts for row in _plain(part.here).to_pylist()]
         keyed = [row for row in rows if row[0]]
         told |= {f"{name} {segment} {row}" for row in _last(keyed)}
         ranked = [row | {"\0run": runs.index(row["\0run"])} for key, row in rows if not key]

@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
-import numpy as np
-import pyarrow as pa
 import pytest
 from confluent_kafka import Producer
 
@@ -15,7 +12,6 @@ from applier.changefeed.message import (
     MESSAGE_ORDER,
     MESSAGE_SCHEMA,
     Messages,
-    PartitionMessages,
     TopicPartition,
     by_place,
     rows_of,
@@ -24,7 +20,6 @@ from applier.changefeed.window import OffsetRange, Window
 from applier.config.source import SourceSection
 from applier.consume.kafka import client as kafka_client
 from applier.consume.spark import KafkaSource
-from applier.consume.window_size import ResultTooLargeError
 from applier.errors import SourceLost, TransientError
 from applier.pipeline.scan.tails import TAIL_MESSAGES
 from tests.integration.test_kafka_changes import until
@@ -209,32 +204,3 @@ def test_offsets_that_kafka_never_had_are_named(source: KafkaSource) -> None:
 
     with pytest.raises(SourceLost, match="Kafka no longer has the offsets to read"):
         source.read(window)
-
-
-def test_results_above_the_limit_of_spark_ask_for_a_shorter_window(spark: SparkSession, kafka: Broker) -> None:
-    """A window that cannot be shorter is asked for again, and then decoded without Spark's tasks."""
-    found = _source(spark, kafka, "reads-a")
-    found._engine = "spark"
-    window = Window({TopicPartition("reads-a", 0): OffsetRange(0, 300)})
-
-    with _most_results(spark, "2m"):
-        with pytest.raises(ResultTooLargeError):
-            found.map(window, _large)
-        assert [table.nbytes for table in found.map(window, _large)] == [3_000_000]
-    found.close()
-
-
-def _large(messages: Iterable[PartitionMessages]) -> pa.Table:
-    assert list(messages)
-    return pa.table({"a": np.zeros(3_000_000, np.uint8)})
-
-
-@contextmanager
-def _most_results(spark: SparkSession, limit: str) -> Iterator[None]:
-    """Another `spark.driver.maxResultSize`, which Spark asks for anew in each job."""
-    conf: Any = spark.sparkContext._jsc.sc().conf()
-    conf.set("spark.driver.maxResultSize", limit)
-    try:
-        yield
-    finally:
-        conf.remove("spark.driver.maxResultSize")

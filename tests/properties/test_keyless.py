@@ -42,7 +42,7 @@ def test_rows_sent_again_to_other_partitions_count_once(seed: int) -> None:
         sent = feed.records[:end]
         upto = max(applied, _watermark(sent))
         for (name, _), parts in _read(sent, applied, upto, tasks=chance.randint(1, 3)).parts.items():
-            batch = merge([part.rows for part in parts], parts[0].version.shape)
+            batch = merge([part.here for part in parts], parts[0].version.shape)
             assert isinstance(batch, KeylessBatch)
             tables[name].update(bag(batch.inserts.to_pylist()))
             tables[name].subtract(bag(batch.deletes.to_pylist()))

@@ -96,7 +96,7 @@ def test_table_is_the_model_at_the_watermark(
     table = model(history, applied)
     parts = found.parts.get((NAME, 0), [])
     if parts:
-        batch = merge_keyed([part.rows for part in parts], ("id",))
+        batch = merge_keyed([part.here for part in parts], ("id",))
         fresh = {row["id"] for row, new in zip(batch.upserts.to_pylist(), batch.fresh.to_pylist(), strict=True) if new}
         assert not fresh & table.keys()
         table |= {row["id"]: row["v"] for row in batch.upserts.to_pylist()}

@@ -49,6 +49,6 @@ def test_no_keyless_row_is_lost_between_files(spark: SparkSession, tmp_path: Pat
     (parts,) = found.parts.values()
 
     assert found.counts["rows"] == 8
-    assert not any(replay for part in parts for replay in part.rows["\0replay"].to_pylist())
+    assert not any(replay for part in parts for replay in part.here["\0replay"].to_pylist())
     # Equal rows of one transaction in two partitions: one of them was sent again.
-    assert len(merge_bag([part.rows for part in parts]).inserts) == 4
+    assert len(merge_bag([part.here for part in parts]).inserts) == 4

@@ -84,7 +84,7 @@ def _layouts(pipeline: Pipeline) -> Iterator[LayoutDue]:
 def _tables(pipeline: Pipeline, found: NextStep) -> list[TableDue]:
     rows: dict[TableName, list[int]] = {}
     for (name, _), parts in found.scan.results.parts.items():
-        rows.setdefault(name, []).append(sum(part.rows.num_rows for part in parts))
+        rows.setdefault(name, []).append(sum(part.count for part in parts))
     targets = pipeline.targets
     return [
         TableDue(str(name), ".".join(targets.identifier(name)), sum(parts), len(parts), targets.writer(name) is None)

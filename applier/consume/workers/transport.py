@@ -68,7 +68,7 @@ def packed(job: Job[R], batches: Iterable[pa.RecordBatch]) -> Iterator[pa.Record
 
 def unpacked(cells: pa.Table) -> Iterator[Outcome[Any]]:
     """The outcomes that rows of `CELLS` hold."""
-    rows = zip(cells["tables"].to_pylist(), _data(cells["cell"]), strict=True)
+    rows = zip(cells["tables"].to_pylist(), data(cells["cell"]), strict=True)
     for count, head in rows:
         # Tasks run the code of this process with its rights.
         yield pickle.loads(head, buffers=[stream for _, stream in islice(rows, count)])  # noqa: S301
@@ -96,7 +96,7 @@ def _cell(content: bytes | pickle.PickleBuffer, tables: int) -> pa.RecordBatch:
     return pa.record_batch([pa.array([tables], pa.int32()), cell], schema=CELLS)
 
 
-def _data(column: pa.ChunkedArray[pa.BinaryScalar]) -> Iterator[pa.Buffer]:
+def data(column: pa.ChunkedArray[pa.BinaryScalar]) -> Iterator[pa.Buffer]:
     """Each cell where it is, as there may be much of it; or a copy where no column could be read in place."""
     # Spark may be set to give types of other sizes.
     for chunk in filter(len, column.cast(pa.binary()).chunks):

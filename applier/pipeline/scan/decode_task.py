@@ -32,6 +32,7 @@ from applier.decode.protocols import decoder_of_thread
 from applier.errors import AmbiguousName, DecodeError, TransientError
 from applier.order.barrier import Barrier
 from applier.order.feed_order import FeedOrder, ResolvedOrder, undated_ddl
+from applier.order.pieces import PIECE_ROWS
 from applier.pipeline.scan.admission import Admission
 from applier.pipeline.scan.row_groups import RowGroups
 from applier.pipeline.scan.task_result import TaskResult
@@ -66,6 +67,8 @@ class DecodeTask:
         try_all: Try the values of every row, not only those of the last of its key: what was set aside may bring
             one to light that cannot be used either, and so on.
         most_bytes: Bytes of messages at which the task ends: the window is too large.
+        splits: Where ranges of the keys of large tables begin: rows of one are staged together.
+        piece_rows: As of `pieces.cut`.
     """
 
     protocol: str
@@ -82,6 +85,12 @@ class DecodeTask:
     late: Lates = field(default_factory=dict)
     try_all: bool = False
     most_bytes: int = NO_LIMIT
+    splits: Mapping[TableName, Sequence[int]] = field(default_factory=dict)
+    piece_rows: int = PIECE_ROWS
+
+    def apart(self, found: TaskResult, task: int) -> list[list[pa.Table]]:
+        """See `KeepingJob`."""
+        return found.apart(task, self.splits, self.piece_rows)
 
     def __call__(self, parts: Iterable[PartitionMessages]) -> TaskResult:
         """What all messages of one task hold.

@@ -43,6 +43,7 @@ class Known:
         named: Tables that are followed, those included whose CREATE TABLE is yet to come.
         lives: As `State.lives`.
         past: As `DdlProgress.past`.
+        splits: As `DecodeTask.splits`.
     """
 
     resolved: Mapping[TopicPartition, int]
@@ -61,6 +62,7 @@ class Known:
     named: frozenset[TableName] = frozenset()
     lives: Lives | None = None
     past: Sequence[PastDdl] = ()
+    splits: Mapping[TableName, Sequence[int]] = field(default_factory=dict)
 
     @property
     def floors(self) -> Mapping[TableName, int]:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import cast
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -12,6 +13,7 @@ from applier.changefeed.message import TopicPartition
 from applier.changefeed.table import TableName, TableVersion
 from applier.errors import DecodeError
 from applier.order.barrier import Barrier
+from applier.order.pieces import Pieces, cut
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,13 +22,28 @@ class Part:
 
     Attributes:
         version: The version they are written in, with the types that count.
-        rows: Columns of `KEYED_SCHEMA` or `KEYLESS_SCHEMA`, and the table's own.
+        rows: Columns of `KEYED_SCHEMA` or `KEYLESS_SCHEMA`, and the table's own; or where they are in a task.
         topic: Topic that they were read from.
     """
 
     version: TableVersion
-    rows: pa.Table
+    rows: pa.Table | Pieces
     topic: str = ""
+
+    @property
+    def here(self) -> pa.Table:
+        """Its rows, which are in this process."""
+        return cast("pa.Table", self.rows)
+
+    @property
+    def count(self) -> int:
+        """How many rows it has."""
+        return sum(self.rows.rows) if isinstance(self.rows, Pieces) else self.rows.num_rows
+
+    @property
+    def size(self) -> float:
+        """Bytes of its rows in memory, about."""
+        return self.rows.size if isinstance(self.rows, Pieces) else self.rows.nbytes
 
     @property
     def shows_columns(self) -> bool:
@@ -34,11 +51,14 @@ class Part:
         version = self.version
         if version.keys_only or any(column.name not in version.key for column in version.columns):
             return not version.keys_only
-        return bool(pc.any(self.rows["\0present"]).as_py())
+        rows = self.rows
+        return rows.shows_image if isinstance(rows, Pieces) else bool(pc.any(rows["\0present"]).as_py())
 
     @property
     def first_ts(self) -> int | None:
         """Lowest commit ts of its rows; None if it has none."""
+        if isinstance(self.rows, Pieces):
+            return self.rows.first_ts
         column = "\0first_ts" if "\0first_ts" in self.rows.column_names else "\0ts"
         found: int | None = pc.min(self.rows[column]).as_py()
         return found
@@ -46,7 +66,30 @@ class Part:
     @property
     def last_ts(self) -> int:
         """Highest commit ts of its rows; 0 if it has none."""
-        return pc.max(self.rows["\0ts"]).as_py() or 0
+        return self.rows.last_ts if isinstance(self.rows, Pieces) else pc.max(self.rows["\0ts"]).as_py() or 0
+
+    def apart(self, task: int, number: int, splits: Sequence[int], piece_rows: int) -> tuple[Part, list[pa.Table]]:
+        """The part without its rows, and the pieces of them; arguments as of `Pieces` and `pieces.cut`."""
+        rows, key = self.here, self.version.key
+        places, tables = zip(*cut(rows, key, splits, piece_rows), strict=True)
+        ranges, levels, numbers = zip(*places, strict=True)
+        types = tuple(rows.schema.field(name).type for name in key)
+        shows = bool(pc.any(rows["\0present"]).as_py())
+        counts = tuple(table.num_rows for table in tables)
+        told = Pieces(
+            task=task,
+            part=number,
+            first_ts=self.first_ts,
+            last_ts=self.last_ts,
+            shows_image=shows,
+            key=types,
+            ranges=ranges,
+            levels=levels,
+            numbers=numbers,
+            rows=counts,
+            row_bytes=rows.nbytes / max(1, rows.num_rows),
+        )
+        return replace(self, rows=told), list(tables)
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,6 +158,20 @@ class TaskResult:
     def has_rows(self) -> bool:
         """Whether it met due rows, also such that were passed over: other names may make them another table's."""
         return bool(self.parts or self.bad or self.counts["excluded"] or self.counts["replayed"])
+
+    def apart(self, task: int, splits: Mapping[TableName, Sequence[int]], piece_rows: int) -> list[list[pa.Table]]:
+        """Leave the rows out, and return them: for each part its pieces; see `Part.apart`."""
+        found = list[list[pa.Table]]()
+        for (name, _), parts in self.parts.items():
+            for place, part in enumerate(parts):
+                parts[place], pieces = part.apart(task, len(found), splits.get(name, ()), piece_rows)
+                found.append(pieces)
+        return found
+
+    @property
+    def size(self) -> float:
+        """Bytes of all rows in memory, about."""
+        return sum(part.size for parts in self.parts.values() for part in parts)
 
     def lowest(self) -> dict[TableName, int]:
         """The lowest commit ts of the rows of each table."""

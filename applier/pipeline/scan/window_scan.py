@@ -11,6 +11,7 @@ from applier.changefeed.filter import exactly
 from applier.changefeed.message import TopicPartition
 from applier.changefeed.table import TableName, TableVersion
 from applier.changefeed.window import Window
+from applier.consume.source import KeptRows
 from applier.errors import AmbiguousName, DecodeError
 from applier.pipeline.scan.decode_task import DecodeTask
 from applier.pipeline.scan.known import Known
@@ -42,6 +43,7 @@ class WindowScan:
         bad: Messages set aside as dead letters.
         error: The bad message that ends the window.
         parking: Tables with a message that cannot be applied: all of their rows are left out of the window.
+        kept: The rows of the last row pass that its tasks keep; None if it brought them here.
         planned: Partitions with messages to read, also where a bad message leaves none of them in the window.
     """
 
@@ -59,6 +61,7 @@ class WindowScan:
     error: DecodeError | None = None
     parking: dict[TableName, DecodeError] = field(default_factory=dict)
     ceiling: int = NO_WATERMARK
+    kept: KeptRows | None = None
     planned: frozenset[TopicPartition] = field(init=False)
 
     def __post_init__(self) -> None:

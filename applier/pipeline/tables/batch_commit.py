@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
+from typing import NamedTuple, TypeVar, cast
 
+from applier.changefeed.change_batch import Changes
 from applier.changefeed.table import TableName
 from applier.changefeed.ts import LOGICAL
 from applier.ddl.schema_tracker import Tables
 from applier.errors import SchemaChangeRefused, TableIncomplete, TableMismatch, TerminalError, ValueRefused
 from applier.pipeline.tables.changefeed import ADOPTED
+from applier.pipeline.tables.far_batch import FarBatch, FarRows
 from applier.pipeline.tables.filtered import FILTERED
 from applier.pipeline.tables.table_batch import Batch
 from applier.pipeline.tables.target_tables import TargetTables
@@ -20,6 +23,9 @@ from applier.sink.write.table_writer import Applied, TableWriter
 ABOUT_A_TABLE = (TableMismatch, ValueRefused, TableIncomplete, SchemaChangeRefused)
 """Errors of a commit that concern its table alone."""
 
+R = TypeVar("R")
+T = TypeVar("T")
+
 INEXACT = (ADOPTED, FILTERED)
 """Entries of a commit, or properties, of a table that may hold a row of a key that is new, or lack one of another."""
 
@@ -30,6 +36,7 @@ def commit(
     tracked: Tables,
     whole: Collection[TableName],
     refused: dict[TableName, TerminalError],
+    far: FarRows | None = None,
 ) -> dict[TableName, Applied]:
     """Commit batches of different tables, several at a time.
 
@@ -39,23 +46,53 @@ def commit(
         tracked: Each table as its DDL left it.
         whole: The tables that must hold every row that a change updates or deletes.
         refused: Takes what is wrong with single tables, to which nothing is committed.
+        far: The rows of the batches, where they are in tasks.
     """
 
-    def applied(batch: Batch) -> Applied | None:
+    def guarded(name: TableName, work: Callable[[], R | None]) -> R | None:
         PULSE.beat()
         try:
-            return _commit(targets, batch, tracked, whole)
+            return work()
         except ABOUT_A_TABLE as error:
             targets.confirm()
-            refused[batch.name] = error
-            targets.close(batch.name)
+            refused[name] = error
+            targets.close(name)
             return None
 
-    done = [applied(batches[0])] if len(batches) == 1 else targets.each(applied, batches)
-    return {batch.name: item for batch, item in zip(batches, done, strict=True) if item is not None}
+    def prepared(batch: Batch) -> Prepared | None:
+        return guarded(batch.name, lambda: _prepared(targets, batch, tracked, far))
+
+    def finished(item: Prepared) -> Applied | None:
+        return guarded(item.name, lambda: _finished(targets, item, whole))
+
+    def applied(batch: Batch) -> Applied | None:
+        item = prepared(batch)
+        return None if item is None else finished(item)
+
+    def each(work: Callable[[T], R], items: Sequence[T]) -> list[R]:
+        return [work(items[0])] if len(items) == 1 else targets.each(work, items)
+
+    if far is None or not batches:
+        done = each(applied, batches)
+        return {batch.name: item for batch, item in zip(batches, done, strict=True) if item is not None}
+    ready = [item for item in each(prepared, batches) if item is not None]
+    # One job for all tables: a job each would cost more than what most of them bring.
+    far.stage([cast("FarBatch", item.changes) for item in ready])
+    told = each(finished, ready) if ready else []
+    return {item.name: one for item, one in zip(ready, told, strict=True) if one is not None}
 
 
-def _commit(targets: TargetTables, batch: Batch, tracked: Tables, whole: Collection[TableName]) -> Applied | None:
+class Prepared(NamedTuple):
+    """A batch whose table is ready for its commit."""
+
+    name: TableName
+    writer: TableWriter
+    stamp: Stamp
+    exact: bool
+    changes: Changes | FarBatch
+
+
+def _prepared(targets: TargetTables, batch: Batch, tracked: Tables, far: FarRows | None) -> Prepared | None:
     order = targets.feed.order
     if not batch.is_doomed:
         targets.listed.refuse_lost(targets.identifier(batch.name), targets.writer(batch.name))
@@ -73,12 +110,21 @@ def _commit(targets: TargetTables, batch: Batch, tracked: Tables, whole: Collect
     failpoints.reach("table-ensured")
     stamp = targets.feed.stamp(batch.upto, _offsets(targets, batch), writer)
     exact = order.has_watermark and _is_exact(writer, stamp) and batch.is_above(writer.known)
-    parts = batch.fitted(now, writer.table, None if order.parts_at_ddl else targets.maker.rules)
-    merged = batch.merged(parts, by_place=order.by_place, exact=exact)
-    if merged.is_empty:
+    fits = batch.fits(now, writer.table, None if order.parts_at_ddl else targets.maker.rules)
+    merging = batch.merging(by_place=order.by_place, exact=exact)
+    if far is None:
+        changes: Changes | FarBatch = merging([fit(part.here) for fit, part in zip(fits, batch.parts, strict=True)])
+    else:
+        changes = far.batch(batch, fits, merging, writer, exact=exact)
+    return Prepared(batch.name, writer, stamp, exact, changes)
+
+
+def _finished(targets: TargetTables, item: Prepared, whole: Collection[TableName]) -> Applied | None:
+    if item.changes.is_empty:
         return None
-    done = writer.apply(merged, stamp, exact=exact, whole=batch.name if batch.name in whole else None)
-    targets.committed(writer, done.snapshot_id)
+    owner = item.name if item.name in whole else None
+    done = item.writer.apply(item.changes, item.stamp, exact=item.exact, whole=owner)
+    targets.committed(item.writer, done.snapshot_id)
     return done
 
 

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import NamedTuple
 
 import pyarrow as pa
 
 from applier.changefeed.change_batch import Changes
 from applier.changefeed.message import TopicPartition
-from applier.changefeed.table import TableName, TableVersion
+from applier.changefeed.table import TableName, TableShape, TableVersion
 from applier.changefeed.ts import LOGICAL
 from applier.changefeed.types import TypeRules
 from applier.changefeed.window import OffsetRange
@@ -18,6 +18,7 @@ from applier.order.merge import merge
 from applier.pipeline.scan.task_result import Part
 from applier.sink.commit.stamp import Stamp
 from applier.sink.evolve.row_columns import absent_from, fitted, is_older, is_unordered, retyped, widened, with_added
+from applier.sink.format.types import TableSchema
 from applier.sink.iceberg.table import Table
 
 
@@ -129,43 +130,83 @@ class Batch:
         """True if all rows came after those that the table had; otherwise any of them may be there already."""
         return known is None or all(ts is None or ts > known.resolved_ts for ts in (one.first_ts for one in self.parts))
 
-    def fitted(self, now: TableVersion, table: Table, rules: TypeRules | None) -> list[Part]:
-        """The parts in the columns of the Iceberg table.
+    def fits(self, now: TableVersion, table: Table, rules: TypeRules | None) -> list[Fit]:
+        """What brings each part into the columns of the Iceberg table.
 
         Args:
             now: The table as its DDL left it.
             table: The Iceberg table.
             rules: How types map; None where no row is older than the columns of its table, as in resolved order.
         """
+        schema = table.schema
         # Rows of Avro hold virtual columns that the table lacks, as NULL.
-        absent = absent_from(now, table.schema.names)
+        absent = absent_from(now, schema.names)
         dated = self.is_dated
         # What neither the table nor its newest version has was dropped after these rows.
-        held = {*table.schema.names, *(column.name for column in now.columns)}
+        held = {*schema.names, *(column.name for column in now.columns)}
         past = [] if rules is None else self.parts if dated else self._past()
-        parts = []
+        found = []
         for part in self.parts:
             names = (c.name for c in part.version.columns if c.name not in held and any(part is one for one in past))
-            gone = absent.union(names)
-            rows = part.rows.drop_columns(sorted(gone.intersection(part.rows.column_names)))
-            parts.append(replace(part, rows=fitted(rows, part.version, table.schema, str(table))))
-        if rules is None:
-            return parts
-        return [
-            replace(part, rows=with_added(part.rows, part.version, now, table.schema, rules))
-            if dated or is_older(part.version, now)
-            else part
-            for part in parts
-        ]
+            lacks = rules is not None and (dated or is_older(part.version, now))
+            added = now if lacks else None
+            found.append(Fit(part.version, frozenset(absent.union(names)), schema, str(table), added, rules))
+        return found
 
-    def merged(self, parts: Sequence[Part], *, by_place: bool, exact: bool) -> Changes:
-        """The changes that all parts together make; see `order.merge.merge`.
+    def merging(self, *, by_place: bool, exact: bool) -> Merging:
+        """What merges its rows; see `order.merge.merge` for the arguments."""
+        return Merging(self.name, self.newest.shape, by_place, exact)
+
+
+@dataclass(frozen=True, slots=True)
+class Fit:
+    """Brings rows of a part into the columns of an Iceberg table, in any process.
+
+    Attributes:
+        version: The version of the part.
+        gone: Columns of it that the table lacks rightly.
+        schema: Columns of the Iceberg table.
+        table: Its name, for messages.
+        added: The table as its DDL left it, where it may have columns that the version lacks.
+        rules: How types map.
+    """
+
+    version: TableVersion
+    gone: frozenset[str]
+    schema: TableSchema
+    table: str
+    added: TableVersion | None
+    rules: TypeRules | None
+
+    def __call__(self, rows: pa.Table) -> pa.Table:
+        """The rows in these columns.
+
+        Raises:
+            TableMismatch, SchemaChangeRefused: As `fitted` and `with_added`.
+        """
+        rows = rows.drop_columns(sorted(self.gone.intersection(rows.column_names)))
+        rows = fitted(rows, self.version, self.schema, self.table)
+        if self.added is None or self.rules is None:
+            return rows
+        return with_added(rows, self.version, self.added, self.schema, self.rules)
+
+
+class Merging(NamedTuple):
+    """Merges the parts of a batch, in any process; see `order.merge.merge`."""
+
+    name: TableName
+    shape: TableShape
+    by_place: bool
+    exact: bool
+
+    def __call__(self, parts: Sequence[pa.Table]) -> Changes:
+        """The changes that all parts together make.
 
         Raises:
             SchemaChangeRefused: A column has two types in them, and no DDL shows where one ends.
         """
         try:
-            return merge([part.rows for part in parts], self.newest.shape, by_place=by_place, exact=exact)
+            return merge(parts, self.shape, by_place=self.by_place, exact=self.exact)
         except pa.ArrowTypeError:
             raise retyped(self.name) from None
 

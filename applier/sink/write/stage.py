@@ -127,7 +127,7 @@ class Stage:
         rows = None
         if self.needs_rows or upserts is not batch.upserts:
             with timed(seconds, "rows"):
-                rows = FileWriter(layout, storage).stage(conform(name, upserts, schema), batch.key)
+                rows = FileWriter(layout, storage).stage(conform(name, upserts, schema), batch.deletes.column_names)
         return StagedBatch(rows, upserts.num_rows, _bitmaps(living), missing, seconds)
 
     def _keyless(self, batch: KeylessBatch) -> StagedBatch:

@@ -62,14 +62,11 @@ class CommitWork:
 
 
 class FarChanges(Protocol):
-    """Changes of one table that lie in other processes, and are staged there.
-
-    Attributes:
-        key: As of `Changes`.
-    """
+    """Changes of one table that lie in other processes, and are staged there."""
 
     @property
-    def key(self) -> tuple[str, ...] | None: ...
+    def key(self) -> tuple[str, ...] | None:
+        """As of `Changes`."""
 
     def staged(self, stage: Stage) -> StagedBatch:
         """What became of them.

@@ -125,10 +125,10 @@ class TableWriter:
         # Traced: others may have been there between that commit and this look.
         self._committer.open()
 
-    def plan(self, batch: Changes | FarChanges, *, exact: bool) -> Stage:
-        """How `apply` would stage a batch now; arguments and errors as of it."""
+    def plan(self, key: Sequence[str] | None, *, exact: bool) -> Stage:
+        """How `apply` would stage changes now, by the key of their table; errors as of it."""
         trusts_new_keys = self._committer.trusts_new_keys
-        return self._staging.plan(CommitWork(self.head), batch.key, exact=exact, trusts_new_keys=trusts_new_keys)
+        return self._staging.plan(CommitWork(self.head), key, exact=exact, trusts_new_keys=trusts_new_keys)
 
     def apply(
         self, batch: Changes | FarChanges, stamp: Stamp, *, exact: bool, whole: TableName | None = None

@@ -60,17 +60,3 @@ def test_what_is_decoded_in_the_driver_is_small() -> None:
     size.learn(size=1 << 20, messages=99)
 
     assert not size.is_small(window)
-
-
-def test_results_that_were_too_large_shorten_every_later_window() -> None:
-    """Messages of a later window make as much; a watermark that stands still stretches the shorter one."""
-    size = WindowSize(1_000, 1 << 30)
-
-    size.narrow(600)
-    size.learn(size=1_000, messages=300)
-    size.adapt(64, is_enough=False)
-
-    assert size.messages == 600
-    size.narrow(1)
-    size.adapt(64, is_enough=True)
-    assert size.messages == 1

@@ -144,7 +144,7 @@ class Lake:
         if is_new:
             self.track(batch.newest)
         follow(batch, state, targets, cast("Any", self), is_new=is_new)
-        merged = cast("Any", batch.merged(parts, by_place=True, exact=False))
+        merged = cast("Any", batch.merging(by_place=True, exact=False)([part.here for part in parts]))
         column = merged.upserts["id" if self.is_key else "v"].cast(arrow_type(self.type))
         self.rows |= dict(zip(merged.upserts["id"].to_pylist(), column.to_pylist(), strict=True))
         self.newest = max(self.newest, batch.newest_ts)

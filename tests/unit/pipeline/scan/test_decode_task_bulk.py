@@ -16,7 +16,7 @@ from applier.changefeed.event import RowChange, SchemaChange
 from applier.changefeed.message import MESSAGE_ORDER, MESSAGE_SCHEMA, Messages, TopicPartition, by_place
 from applier.changefeed.types import TypeRules
 from applier.changefeed.window import OffsetRange, Window
-from applier.consume.source import Job, R
+from applier.consume.source import Job, KeptRows, R
 from applier.ddl.schema_tracker import Tables
 from applier.decode.avro import decoder as avro
 from applier.decode.columnar import groups
@@ -59,6 +59,8 @@ FEEDS = [
 
 class MessageSource:
     """A recording as a `Source` that holds it in memory."""
+
+    kept: KeptRows | None = None
 
     def __init__(self, scenario: str, variant: str) -> None:
         self.scenario = scenario
@@ -120,7 +122,7 @@ def scan(source: MessageSource, variant: str, **known: Any) -> WindowScan:
 
 def rows(parts: list[Part]) -> list[dict[str, Any]]:
     """The last change of each key of a table, in the order of their places."""
-    together = pa.concat_tables([part.rows for part in parts], promote_options="permissive").combine_chunks()
+    together = pa.concat_tables([part.here for part in parts], promote_options="permissive").combine_chunks()
     key = list(parts[0].version.key)
     together = last_per_key(together, key) if key else together
     listed = together.select(sorted(together.column_names)).to_pylist()
@@ -190,7 +192,7 @@ def test_rows_above_the_watermark_and_sent_again_are_told(variant: str, monkeypa
     """Rows above the watermark are held back and rows at or below the applied ts are dropped, as single rows are."""
     source = MessageSource("workload", variant)
     first = scan(source, variant)
-    columns = [part.rows["\0ts"] for parts in first.results.parts.values() for part in parts]
+    columns = [part.here["\0ts"] for parts in first.results.parts.values() for part in parts]
     stamps = sorted(int(str(ts)) for column in columns for ts in column)
     name = next(iter(first.results.parts))[0]
     ahead = {name: stamps[len(stamps) // 2]}
@@ -209,7 +211,7 @@ def test_rows_that_a_table_has_by_its_stamp_are_dropped(variant: str, monkeypatc
     source = MessageSource("workload", variant)
     first = scan(source, variant)
     (name, _), parts = next(iter(first.results.parts.items()))
-    stamps = sorted(int(str(ts)) for part in parts for ts in part.rows["\0ts"])
+    stamps = sorted(int(str(ts)) for part in parts for ts in part.here["\0ts"])
     middle = {place: (span.start + span.end) // 2 for place, span in source.bounds().items()}
     reaches = {
         place: (Reach(end // 2), Reach(end + end // 2, stamps[len(stamps) // 2])) for place, end in middle.items()
@@ -238,7 +240,7 @@ def test_rows_behind_a_ddl_that_came_before_it_are_dropped(
     source = MessageSource("workload", variant)
     first = scan(source, variant)
     (name, _), parts = next(iter(first.results.parts.items()))
-    stamps = sorted(int(str(ts)) for part in parts for ts in part.rows["\0ts"])
+    stamps = sorted(int(str(ts)) for part in parts for ts in part.here["\0ts"])
     half = stamps[len(stamps) // 2]
     slow, quick = both_ways(monkeypatch, source, variant, passed={name: dict.fromkeys(source.bounds(), half)})
     left = [row["\0ts"] for (owner, _), rest in slow["rows"].items() for row in rest if owner == name]

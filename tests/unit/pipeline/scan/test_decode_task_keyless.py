@@ -30,7 +30,7 @@ def test_a_run_sent_again_behind_rows_above_the_watermark_counts_once() -> None:
     (parts,) = found.parts.values()
 
     assert found.counts["left"] == 2
-    assert merge_bag([part.rows for part in parts]).inserts.to_pylist() == [{"a": 1}, {"a": 1}]
+    assert merge_bag([part.here for part in parts]).inserts.to_pylist() == [{"a": 1}, {"a": 1}]
 
 
 def test_rows_below_the_offset_of_the_stamp_count_no_second_time() -> None:
@@ -44,7 +44,7 @@ def test_rows_below_the_offset_of_the_stamp_count_no_second_time() -> None:
     (parts,) = found.parts.values()
 
     assert found.counts["replayed"] == 4
-    assert parts[0].rows["\0offset"].to_pylist() == [4, 5]
+    assert parts[0].here["\0offset"].to_pylist() == [4, 5]
     assert parts[0].topic == "t"
 
 
@@ -86,7 +86,7 @@ def test_in_offset_order_a_row_is_sent_again_only_if_it_surely_is_below_the_wate
     table = pa.Table.from_pylist([_watermark(0), _record(1, ts)], MESSAGE_SCHEMA)
     (parts,) = _by_offset()(by_place(table)).parts.values()
 
-    assert len(merge_bag([part.rows for part in parts], by_place=True).inserts) == count
+    assert len(merge_bag([part.here for part in parts], by_place=True).inserts) == count
 
 
 def _by_offset() -> DecodeTask:
@@ -98,7 +98,7 @@ def _added(partitions: Sequence[Sequence[int]]) -> int:
     rows = [_record(at, ts, number) for number, sent in enumerate(partitions) for at, ts in enumerate(sent)]
     (parts,) = _by_offset()(by_place(pa.Table.from_pylist(rows, MESSAGE_SCHEMA))).parts.values()
     others = sum(ts == OTHER for sent in partitions for ts in sent)
-    return len(merge_bag([part.rows for part in parts], by_place=True).inserts) - others
+    return len(merge_bag([part.here for part in parts], by_place=True).inserts) - others
 
 
 def _watermark(offset: int) -> dict[str, object]:

@@ -70,7 +70,7 @@ def test_text_with_a_zone_and_text_of_one_column_are_parted() -> None:
 
     found = _pass(messages)
 
-    assert [part.rows.num_rows for part in found.parts[TableName("shop", "stock"), 0]] == [2 * MANY]
+    assert [part.here.num_rows for part in found.parts[TableName("shop", "stock"), 0]] == [2 * MANY]
     assert [bad.offset for bad in found.bad] == list(range(1, 1 + 2 * MANY))
     assert all("shop.stock.left cannot be read as varchar" in str(bad.error) for bad in found.bad)
 
@@ -107,5 +107,5 @@ def test_a_version_that_comes_with_another_key_is_refused_by_name() -> None:
 
     assert [bad.offset for bad in found.bad] == [1 + 2 * MANY]
     assert "describes version 1 of table shop.stock with the key left; before, it was id." in str(found.bad[0].error)
-    assert sum(part.rows.num_rows for part in found.parts[TableName("shop", "stock"), 0]) == 4 * MANY
+    assert sum(part.here.num_rows for part in found.parts[TableName("shop", "stock"), 0]) == 4 * MANY
     assert {part.version.key for part in found.parts[TableName("shop", "stock"), 0]} == {("id",)}

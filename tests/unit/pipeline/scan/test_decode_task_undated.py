@@ -76,7 +76,7 @@ def found(messages: Sequence[Message], **settings: Any) -> TaskResult:
 
 def last(results: TaskResult, segment: int = 0) -> tuple[dict[int, int], list[int]]:
     """Rows that the changes of a segment leave, and keys that they delete, in offset order."""
-    parts = [part.rows for (_, number), found in results.parts.items() if number == segment for part in found]
+    parts = [part.here for (_, number), found in results.parts.items() if number == segment for part in found]
     if not parts:
         return {}, []
     batch = merge_keyed(parts, ["id"], by_place=True, exact=False)

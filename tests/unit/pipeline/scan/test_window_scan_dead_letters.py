@@ -12,7 +12,7 @@ import pytest
 from applier.changefeed.message import MESSAGE_SCHEMA, Messages, TopicPartition, by_place
 from applier.changefeed.types import TypeRules
 from applier.changefeed.window import OffsetRange, Window
-from applier.consume.source import Job, R
+from applier.consume.source import Job, KeptRows, R
 from applier.ddl.schema_tracker import Tables
 from applier.decode.options import DecoderOptions
 from applier.pipeline.scan.decode_task import DecodeTask
@@ -40,6 +40,8 @@ _SCHEMA = {
 
 class MessageSource:
     """A `Source` of messages in memory that counts how often the row pass ran over it."""
+
+    kept: KeptRows | None = None
 
     def __init__(self, messages: list[Mapping[str, Any]]) -> None:
         rows = [

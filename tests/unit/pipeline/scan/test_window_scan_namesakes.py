@@ -13,7 +13,7 @@ from applier.changefeed.message import MESSAGE_SCHEMA, Messages, TopicPartition,
 from applier.changefeed.table import TableName, TableVersion
 from applier.changefeed.types import TypeRules
 from applier.changefeed.window import OffsetRange, Window
-from applier.consume.source import Job, R
+from applier.consume.source import Job, KeptRows, R
 from applier.ddl.schema_tracker import Tables
 from applier.decode.avro.decoder import AvroDecoder
 from applier.decode.avro.namesakes import Lives
@@ -39,6 +39,8 @@ Message = tuple[TopicPartition, bytes | None, bytes]
 
 class MessageSource:
     """A `Source` of messages in memory."""
+
+    kept: KeptRows | None = None
 
     def __init__(self, messages: list[Message]) -> None:
         places = sorted({place for place, _, _ in messages})
@@ -126,7 +128,7 @@ def held(scanned: WindowScan) -> dict[TableName, list[int]]:
     """Keys by table."""
     rows: dict[TableName, list[int]] = {}
     for (name, _), parts in scanned.results.parts.items():
-        keys: list[Any] = [key for part in parts for key in part.rows["id"].to_pylist()]
+        keys: list[Any] = [key for part in parts for key in part.here["id"].to_pylist()]
         rows.setdefault(name, []).extend(keys)
     return {name: sorted(found) for name, found in rows.items()}
 
@@ -209,7 +211,7 @@ def test_a_column_that_takes_the_name_of_its_own_form_is_followed() -> None:
     found = scan(create(1, MINE), row(2, 1), ddl(4, sql), row(6, 2), mark())
 
     columns = {
-        number: [name for part in parts for name in part.rows.column_names if name.startswith("a")]
+        number: [name for part in parts for name in part.here.column_names if name.startswith("a")]
         for (_, number), parts in found.results.parts.items()
     }
     assert columns == {1: ["a-b"], 2: ["a_b"]}

@@ -1,0 +1,1 @@
+"""Row passes in Spark's tasks, whose rows stay there."""

@@ -1,0 +1,249 @@
+"""Batches whose rows are in the tasks that decoded them: Spark brings those of a key together, and stages them there.
+
+The driver learns of files and positions alone. What a task does is what this process does with a batch of its own:
+fit, merge and stage (`table_batch`, `sink.write.stage`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import chain
+from typing import TypeAlias
+
+import pyarrow as pa
+
+from applier.changefeed.table import Keyed, TableName
+from applier.consume.source import KeptRows, PieceId
+from applier.errors import ApplierError, OutsideRefused, TransientError
+from applier.order.pieces import Pieces, Share, shares, within
+from applier.pipeline.tables.table_batch import Batch, Fit, Merging
+from applier.sink.iceberg.files import JavaStorage
+from applier.sink.write.stage import Stage, StagedBatch
+from applier.sink.write.table_writer import TableWriter
+
+SHARE_BYTES = 32 << 20
+"""Bytes of rows that a task stages at once: about a second of work."""
+
+_AGAIN = "the window is read again."
+
+LEAST_BYTES = 2 << 20
+"""Bytes of rows below which another task costs more than they do: a window of no more comes to this process."""
+
+Outcome: TypeAlias = StagedBatch | ApplierError | None
+"""What a task made of its share of a batch; None if no change is left of it."""
+
+
+@dataclass(frozen=True, slots=True)
+class ShareTask:
+    """Stages a share of a batch, in any process.
+
+    Attributes:
+        fits: By task and part what fits the rows.
+        wanted: Pieces of each part with the number of their rows, and whether only some of these belong to the share.
+        merging: Merges the parts.
+        stage: Stages what they make.
+        share: The share.
+        splits: As of `pieces.cut`.
+        size: Bytes of its rows.
+    """
+
+    fits: Mapping[tuple[int, int], Fit]
+    wanted: Mapping[tuple[int, int], Sequence[tuple[int, int, bool]]]
+    merging: Merging
+    stage: Stage
+    share: Share
+    splits: Sequence[int]
+    size: float
+
+    def __call__(self, bodies: Mapping[PieceId, pa.Buffer]) -> Outcome:
+        """What becomes of the share; an error is returned, as Spark would try the task again and lose what it says."""
+        try:
+            changes = self.merging([fit(self._rows(place, bodies)) for place, fit in self.fits.items()])
+            return None if changes.is_empty else self.stage(changes)
+        except ApplierError as error:
+            return error
+
+    def _rows(self, place: tuple[int, int], bodies: Mapping[PieceId, pa.Buffer]) -> pa.Table:
+        return pa.concat_tables(list(self._pieces(place, bodies)))
+
+    def _pieces(self, place: tuple[int, int], bodies: Mapping[PieceId, pa.Buffer]) -> Iterator[pa.Table]:
+        shape = self.merging.shape
+        for piece, count, is_coarse in self.wanted[place]:
+            body = bodies.get((*place, piece))
+            rows = None if body is None else pa.ipc.open_stream(body).read_all()
+            if rows is None or rows.num_rows != count:
+                # A lost task that is run again might read a registry that answers otherwise now.
+                raise TransientError(
+                    "Rows of a lost task were made again, and not as before.", "the window is read again."
+                )
+            if is_coarse and isinstance(shape, Keyed):
+                rows = within(rows, shape.key, self.splits, self.share)
+            yield rows
+
+
+@dataclass(frozen=True, slots=True)
+class Work:
+    """What all tasks of a job do: by target the shares, each with the number of its batch."""
+
+    targets: Sequence[Sequence[tuple[int, ShareTask]]]
+
+    def __call__(self, target: int, bodies: Mapping[PieceId, pa.Buffer]) -> list[tuple[int, Outcome]]:
+        """What becomes of the shares of a target."""
+        return [(number, share(bodies)) for number, share in self.targets[target]]
+
+
+@dataclass(slots=True)
+class FarBatch:
+    """The changes of a batch, as `FarChanges`.
+
+    Attributes:
+        rows: The rows of all batches.
+        batch: The batch.
+        fits: What fits its parts.
+        merging: What merges them.
+        plan: How it is staged, unless another writer commits first.
+        outcome: What became of it by this plan.
+    """
+
+    rows: FarRows
+    batch: Batch
+    fits: Sequence[Fit]
+    merging: Merging
+    plan: Stage
+    outcome: Outcome = field(default=None)
+
+    @property
+    def key(self) -> tuple[str, ...] | None:
+        """See `FarChanges`."""
+        return self.merging.shape.key if isinstance(self.merging.shape, Keyed) else None
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether it changes no row, as the first job has shown."""
+        return self.outcome is None
+
+    def staged(self, stage: Stage) -> StagedBatch:
+        """See `FarChanges`."""
+        if not _is_same(self.plan, stage):
+            self.plan = stage
+            self.rows.stage([self])
+        if isinstance(self.outcome, ApplierError):
+            raise self.outcome
+        return self.outcome or StagedBatch([], 0, {}, 0, {})
+
+    def shares(self, most_bytes: float) -> Iterator[ShareTask]:
+        """The tasks that stage it together."""
+        parts = [part.rows for part in self.batch.parts if isinstance(part.rows, Pieces)]
+        by_place = {(part.task, part.part): (part, fit) for part, fit in zip(parts, self.fits, strict=True)}
+        splits = self.rows.splits.get(self.batch.name, ())
+        for share in shares(parts, most_bytes):
+            wanted = {
+                place: [(number, part.rows[number], is_coarse) for number, is_coarse in part.of(share)]
+                for place, (part, _) in sorted(by_place.items())
+            }
+            wanted = {place: pieces for place, pieces in wanted.items() if pieces}
+            fits = {place: by_place[place][1] for place in wanted}
+            sizes = (by_place[at][0].row_bytes * rows for at, pieces in wanted.items() for _, rows, _ in pieces)
+            if wanted:
+                yield ShareTask(fits, wanted, self.merging, replace(self.plan, threads=1), share, splits, sum(sizes))
+
+
+@dataclass(frozen=True, slots=True)
+class FarRows:
+    """The rows of a window that are in tasks.
+
+    Attributes:
+        kept: What has them.
+        splits: As of `DecodeTask`.
+        size: Bytes of all of them.
+    """
+
+    kept: KeptRows
+    splits: Mapping[TableName, Sequence[int]]
+    size: float
+
+    def batch(
+        self, batch: Batch, fits: Sequence[Fit], merging: Merging, writer: TableWriter, *, exact: bool
+    ) -> FarBatch:
+        """A batch as changes that `TableWriter.apply` takes.
+
+        Raises:
+            OutsideRefused: Python does not reach the storage of the table.
+        """
+        if isinstance(writer.storage, JavaStorage):
+            what = f"Table {writer.table} cannot be written by Spark's tasks: Python does not reach its files."
+            hint = "Install the package that PyIceberg needs for them, here and where tasks run."
+            raise OutsideRefused(what, hint)
+        shape = merging.shape
+        key = shape.key if isinstance(shape, Keyed) else None
+        return FarBatch(self, batch, fits, merging, writer.plan(key, exact=exact))
+
+    def stage(self, batches: Sequence[FarBatch]) -> None:
+        """Stage batches by their plans, in one job.
+
+        Raises:
+            TransientError: A task could not go on; the window is to be read again.
+        """
+        if not batches:
+            return
+        most_bytes = max(LEAST_BYTES, min(SHARE_BYTES, self.size / self.kept.slots))
+        every = [(number, share) for number, each in enumerate(batches) for share in each.shares(most_bytes)]
+        outcomes: list[list[Outcome]] = [[] for _ in batches]
+        for number, outcome in self._outcomes(_packed(every, most_bytes)):
+            outcomes[number].append(outcome)
+        for each, found in zip(batches, outcomes, strict=True):
+            each.outcome = _sum(found)
+
+    def _outcomes(self, targets: Sequence[Sequence[tuple[int, ShareTask]]]) -> Iterator[tuple[int, Outcome]]:
+        work = Work(targets)
+        if self.size <= LEAST_BYTES:
+            bodies = self.kept.collect()
+            return chain.from_iterable(work(target, bodies) for target in range(len(targets)))
+        told = self.kept.stage(_routes(targets), work)
+        if told.keys() != set(range(len(targets))):
+            raise TransientError("Spark gave no answer for a part of the rows.", _AGAIN)
+        return chain.from_iterable(told.values())
+
+
+def _sum(outcomes: Sequence[Outcome]) -> Outcome:
+    """What became of a batch; what cannot pass counts most, then an error that may."""
+    errors = [each for each in outcomes if isinstance(each, ApplierError)]
+    if errors:
+        return min(errors, key=lambda error: (isinstance(error, TransientError), str(error)))
+    found = [each for each in outcomes if isinstance(each, StagedBatch)]
+    return StagedBatch.sum(found) if found else None
+
+
+def _packed(every: Sequence[tuple[int, ShareTask]], most_bytes: float) -> list[list[tuple[int, ShareTask]]]:
+    """Shares by the task that stages them: small ones together."""
+    targets, held = list[list[tuple[int, ShareTask]]](), most_bytes
+    for number, share in every:
+        if held + share.size > most_bytes:
+            targets.append([])
+            held = 0
+        targets[-1].append((number, share))
+        held += share.size
+    return targets
+
+
+def _routes(targets: Sequence[Sequence[tuple[int, ShareTask]]]) -> pa.Table:
+    found = dict.fromkeys(
+        (*place, piece, target)
+        for target, every in enumerate(targets)
+        for _, share in every
+        for place, pieces in share.wanted.items()
+        for piece, _, _ in pieces
+    )
+    columns = zip(*found, strict=True)
+    return pa.table([pa.array(column, pa.int32()) for column in columns], names=["task", "part", "piece", "target"])
+
+
+def _is_same(plan: Stage, stage: Stage) -> bool:
+    """Whether what was staged by one plan is good for another: the same head and columns."""
+    return (
+        plan.index.snapshot_id == stage.index.snapshot_id
+        and plan.layout == stage.layout
+        and plan.exact == stage.exact
+        and plan.needs_rows == stage.needs_rows
+    )
