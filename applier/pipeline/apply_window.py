@@ -23,6 +23,9 @@ from applier.errors import (
     TerminalError,
 )
 from applier.order.feed_order import FeedOrder
+from applier.pipeline.batches.batch import Batch, ReadExtent, segments_below
+from applier.pipeline.batches.commit import commit, doubt
+from applier.pipeline.batches.far import FarRows
 from applier.pipeline.dead_letters import set_aside
 from applier.pipeline.scan.statements import Ddl
 from applier.pipeline.scan.window_scan import WindowScan
@@ -33,11 +36,8 @@ from applier.pipeline.schema_changes.follow_rows import follow
 from applier.pipeline.schema_changes.moved_names import moved_by
 from applier.pipeline.state import State
 from applier.pipeline.tables import completeness, parking
-from applier.pipeline.tables.batch_commit import commit, doubt
-from applier.pipeline.tables.far_batch import FarRows
 from applier.pipeline.tables.filtered import owners
 from applier.pipeline.tables.not_found import MissingRows
-from applier.pipeline.tables.table_batch import Batch, ReadExtent, segments_below
 from applier.pipeline.tables.target_tables import TargetTables
 from applier.runtime.logs import Stopwatch
 
@@ -65,7 +65,7 @@ class WindowApplier:
     state: State
     not_found: MissingRows = field(default_factory=MissingRows, init=False)
     commits: list[tuple[TableName, float]] = field(default_factory=list, init=False)
-    _far: FarRows | None = field(default=None, init=False)
+    far: FarRows | None = field(default=None, init=False)
 
     def apply(self, scan: WindowScan, described: Sequence[TableVersion], stopwatch: Stopwatch) -> int:
         """Apply DDL in order, each after the rows below it and before the rows above it; then all other rows.
@@ -82,8 +82,7 @@ class WindowApplier:
             TransientError: Something outside did not answer.
             TerminalError: The changefeed cannot go on.
         """
-        upto = cast("int", scan.upto)
-        self._far = None if scan.kept is None else FarRows(scan.kept, scan.job.splits, scan.results.size)
+        upto, self.far = cast("int", scan.upto), FarRows.of(scan)
         left_out = self.state.parked | scan.parking.keys()
         self.set_apart(self._unfit(scan), Why.ROW)
         completeness.doubt_late(self.state, scan.results.late)
@@ -235,7 +234,7 @@ class WindowApplier:
         batches = [batch for batch in batches if batch.name not in self.state.parked]
         whole = self.not_found.refusing((batch.name for batch in batches), self.state, self.config)
         unfit: dict[TableName, TerminalError] = {}
-        done = commit(self.targets, batches, self.state.tables, whole, unfit, self._far)
+        done = commit(self.targets, batches, self.state.tables, whole, unfit, self.far)
         # In the order of the batches, as threads fill it in any: the same run ends for the same reason.
         for name in (batch.name for batch in batches if batch.name in unfit):
             error = unfit[name]

@@ -17,6 +17,7 @@ from applier.consume.source import Source
 from applier.consume.window_size import LONGEST, NO_LIMIT, WindowSize, WindowTooLargeError
 from applier.errors import TerminalError
 from applier.pipeline import topics
+from applier.pipeline.batches.far import splits
 from applier.pipeline.scan.known import Known
 from applier.pipeline.scan.scanner import WindowScanner
 from applier.pipeline.scan.window_scan import WindowScan
@@ -145,6 +146,7 @@ class StepReader:
         while True:
             # A job at each look that finds nothing would keep the executors that wait for it.
             local = (is_small or not window.messages) and self._size.is_small(window)
+            known = known if local else replace(known, splits=splits(self.targets, self.state.tables))
             try:
                 return window, self.scanner.scan(window, known, stopwatch, local=local, most_bytes=most_bytes)
             except WindowTooLargeError as found:

@@ -89,14 +89,8 @@ class WindowScanner:
         """
         typed = typed_by((), known.tables) if self.rows_describe else {}
         order = type(self.template.order)(known.applied, known.floors, known.covered, passages(known.passed, ()))
-        job = replace(
-            self.template,
-            order=order,
-            typed=typed,
-            most_bytes=most_bytes,
-            late=known.late_in(order),
-            splits=known.splits,
-        )
+        late = known.late_in(order)
+        job = replace(self.template, order=order, typed=typed, most_bytes=most_bytes, late=late, splits=known.splits)
         found = WindowScan(window, dict(known.resolved), job, ceiling=self.ceiling)
         found.job = replace(job, shown=shown(found, known))
         with stopwatch.stage("read"):
@@ -108,8 +102,7 @@ class WindowScanner:
         for _ in range(_MAX_PASSES):
             found.upto = self._upto(found, known)
             with stopwatch.stage("decode"):
-                found.results = run(found.task(known))
-                found.kept = None if local else self.source.kept
+                found.results, found.kept = run(found.task(known)), None if local else self.source.kept
             revised = self._revise(found, known)
             if revised is None:
                 return found

@@ -14,6 +14,7 @@ from applier.changefeed.types import TypeRules
 from applier.config.settings import Policy, TablesSection
 from applier.ddl.actions import Action, Alteration, CreateTable, NoRows, by_table, effect, kind, touches
 from applier.errors import SchemaChangeRefused, TableMismatch
+from applier.pipeline.batches.commit import doubt
 from applier.pipeline.scan.statements import Ddl
 from applier.pipeline.schema_changes.apply_to_rows import RowDdlApplier, Rows
 from applier.pipeline.schema_changes.columns import ColumnDdl
@@ -31,7 +32,6 @@ from applier.pipeline.schema_changes.track import move_past
 from applier.pipeline.schema_changes.whole_tables import TableDdl
 from applier.pipeline.state import State
 from applier.pipeline.tables import completeness
-from applier.pipeline.tables.batch_commit import doubt
 from applier.pipeline.tables.ddl_stamp import DROPPED_AT, is_in, shown
 from applier.pipeline.tables.filtered import left_behind
 from applier.pipeline.tables.target_tables import TargetTables

@@ -8,9 +8,9 @@ from __future__ import annotations
 from typing import cast
 
 from applier.changefeed.table import TableVersion
+from applier.pipeline.batches.batch import Batch
 from applier.pipeline.schema_changes.apply import DdlApplier
 from applier.pipeline.state import State
-from applier.pipeline.tables.table_batch import Batch
 from applier.pipeline.tables.target_tables import TargetTables
 from applier.sink.evolve.plan import refuse_renamed
 from applier.sink.evolve.row_columns import is_of_rows, proven, refuse_retyped, returned, widened

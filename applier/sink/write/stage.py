@@ -99,7 +99,7 @@ class Stage:
     new_keys: NewKeySample | None = None
     threads: int = 0
 
-    def __call__(self, batch: Changes) -> StagedBatch:
+    def run(self, batch: Changes) -> StagedBatch:
         """Look the rows up that a batch replaces or deletes, and write those that it brings.
 
         Raises:

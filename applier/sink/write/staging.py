@@ -77,7 +77,7 @@ class FarChanges(Protocol):
 
 
 def _staged(stage: Stage, batch: Changes | FarChanges) -> StagedBatch:
-    return stage(batch) if isinstance(batch, Changes) else batch.staged(stage)
+    return stage.run(batch) if isinstance(batch, Changes) else batch.staged(stage)
 
 
 class Staging:

@@ -18,9 +18,9 @@ from applier.changefeed.types import TypeRules
 from applier.changefeed.window import OffsetRange
 from applier.decode.debezium.rows import own_version
 from applier.errors import SchemaChangeRefused
+from applier.pipeline.batches.batch import Batch, ReadExtent
 from applier.pipeline.scan.task_result import Part
 from applier.pipeline.schema_changes.follow_rows import follow
-from applier.pipeline.tables.table_batch import Batch, ReadExtent
 from applier.sink.evolve.plan import plan
 from applier.sink.evolve.steps import AddField, DropField
 

@@ -6,8 +6,8 @@ import pyarrow as pa
 
 from applier.changefeed.table import Column, ColumnType, TableName, TableVersion
 from applier.decode.avro.decoder import row_version
+from applier.pipeline.batches.batch import Batch
 from applier.pipeline.scan.task_result import Part
-from applier.pipeline.tables.table_batch import Batch
 
 NAME = TableName("s", "t")
 

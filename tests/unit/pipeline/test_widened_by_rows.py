@@ -24,11 +24,11 @@ from applier.decode.decoder import Decoder
 from applier.decode.options import DecoderOptions
 from applier.errors import SchemaChangeRefused
 from applier.order.feed_order import OffsetOrder
+from applier.pipeline.batches.batch import Batch, ReadExtent
 from applier.pipeline.scan import decode_task
 from applier.pipeline.scan.decode_task import DecodeTask
 from applier.pipeline.scan.task_result import Part, TaskResult
 from applier.pipeline.schema_changes.follow_rows import follow
-from applier.pipeline.tables.table_batch import Batch, ReadExtent
 from applier.sink.evolve.plan import plan
 from applier.sink.evolve.steps import ConvertField, PromoteField
 from tests.unit.decode.avro_messages import EXTENSION, ID, Schemas, column, record
@@ -144,7 +144,7 @@ class Lake:
         if is_new:
             self.track(batch.newest)
         follow(batch, state, targets, cast("Any", self), is_new=is_new)
-        merged = cast("Any", batch.merging(by_place=True, exact=False)([part.here for part in parts]))
+        merged = cast("Any", batch.merging(by_place=True, exact=False).merged([part.here for part in parts]))
         column = merged.upserts["id" if self.is_key else "v"].cast(arrow_type(self.type))
         self.rows |= dict(zip(merged.upserts["id"].to_pylist(), column.to_pylist(), strict=True))
         self.newest = max(self.newest, batch.newest_ts)

@@ -49,7 +49,7 @@ def test_a_batch_is_new_files_and_positions_of_old_rows(tmp_path: Path, exact: b
     layout, index = begun(tmp_path, 1)
     batch = ChangeBatch(rows(id=[2, 3]), pa.array([False, True]), rows(id=[9]))
 
-    staged = Stage(layout, index, STORAGE, exact=exact, needs_rows=True)(batch)
+    staged = Stage(layout, index, STORAGE, exact=exact, needs_rows=True).run(batch)
 
     (path,) = index.files
     assert removed(staged) == [(path, [1])]
@@ -64,7 +64,7 @@ def test_rows_of_an_earlier_attempt_stay_good(tmp_path: Path) -> None:
     layout, index = begun(tmp_path, 1)
     batch = ChangeBatch(rows(id=[2], v=[5]), pa.array([False]), rows(id=[1]))
 
-    staged = Stage(layout, index, STORAGE, exact=True, needs_rows=False)(batch)
+    staged = Stage(layout, index, STORAGE, exact=True, needs_rows=False).run(batch)
 
     assert staged.rows is None
     assert removed(staged) == [(*index.files, [0, 1])]
@@ -75,7 +75,7 @@ def test_a_bag_loses_one_row_for_each_that_is_deleted(tmp_path: Path) -> None:
     layout, index = begun(tmp_path, 2)
     batch = KeylessBatch(rows(id=[4], v=[4]), rows(id=[1, 1], v=[10, 11]))
 
-    staged = Stage(layout, index, STORAGE, exact=True, needs_rows=True)(batch)
+    staged = Stage(layout, index, STORAGE, exact=True, needs_rows=True).run(batch)
 
     assert removed(staged) == [(*index.files, [0])]
     assert (staged.upserted, staged.missing) == (1, 1)
@@ -96,8 +96,8 @@ def test_parts_of_a_batch_sum_up_to_it(tmp_path: Path) -> None:
     layout, index = begun(tmp_path, 1)
     stage = Stage(layout, index, STORAGE, exact=True, needs_rows=True)
     none, bools = rows(id=[], v=[]), pa.array([], pa.bool_())
-    first = stage(ChangeBatch(rows(id=[2], v=[5]), pa.array([False]), rows(id=[9])))
-    second = stage(ChangeBatch(none, bools, rows(id=[1]), may_be_new=1))
+    first = stage.run(ChangeBatch(rows(id=[2], v=[5]), pa.array([False]), rows(id=[9])))
+    second = stage.run(ChangeBatch(none, bools, rows(id=[1]), may_be_new=1))
 
     staged = StagedBatch.sum([first, second])
 

@@ -10,10 +10,10 @@ from applier.changefeed.table import TableName
 from applier.changefeed.ts import LOGICAL
 from applier.ddl.schema_tracker import Tables
 from applier.errors import SchemaChangeRefused, TableIncomplete, TableMismatch, TerminalError, ValueRefused
+from applier.pipeline.batches.batch import Batch
+from applier.pipeline.batches.far import FarBatch, FarRows
 from applier.pipeline.tables.changefeed import ADOPTED
-from applier.pipeline.tables.far_batch import FarBatch, FarRows
 from applier.pipeline.tables.filtered import FILTERED
-from applier.pipeline.tables.table_batch import Batch
 from applier.pipeline.tables.target_tables import TargetTables
 from applier.runtime import failpoints
 from applier.runtime.pulse import PULSE
@@ -113,7 +113,9 @@ def _prepared(targets: TargetTables, batch: Batch, tracked: Tables, far: FarRows
     fits = batch.fits(now, writer.table, None if order.parts_at_ddl else targets.maker.rules)
     merging = batch.merging(by_place=order.by_place, exact=exact)
     if far is None:
-        changes: Changes | FarBatch = merging([fit(part.here) for fit, part in zip(fits, batch.parts, strict=True)])
+        changes: Changes | FarBatch = merging.merged(
+            [fit.fitted(part.here) for fit, part in zip(fits, batch.parts, strict=True)]
+        )
     else:
         changes = far.batch(batch, fits, merging, writer, exact=exact)
     return Prepared(batch.name, writer, stamp, exact, changes)

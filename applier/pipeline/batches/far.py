@@ -6,24 +6,32 @@ fit, merge and stage (`table_batch`, `sink.write.stage`).
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import chain
 from typing import TypeAlias
 
+import numpy as np
 import pyarrow as pa
 
 from applier.changefeed.table import Keyed, TableName
 from applier.consume.source import KeptRows, PieceId
 from applier.errors import ApplierError, OutsideRefused, TransientError
 from applier.order.pieces import Pieces, Share, shares, within
-from applier.pipeline.tables.table_batch import Batch, Fit, Merging
+from applier.pipeline.batches.batch import Batch, Fit, Merging
+from applier.pipeline.scan.window_scan import WindowScan
+from applier.pipeline.tables.target_tables import TargetTables
 from applier.sink.iceberg.files import JavaStorage
 from applier.sink.write.stage import Stage, StagedBatch
 from applier.sink.write.table_writer import TableWriter
 
 SHARE_BYTES = 32 << 20
 """Bytes of rows that a task stages at once: about a second of work."""
+
+SPLIT_ROWS = 250_000
+"""Rows of a table that a range of its keys has at least."""
+
+_MOST_RANGES = 64
 
 _AGAIN = "the window is read again."
 
@@ -59,8 +67,8 @@ class ShareTask:
     def __call__(self, bodies: Mapping[PieceId, pa.Buffer]) -> Outcome:
         """What becomes of the share; an error is returned, as Spark would try the task again and lose what it says."""
         try:
-            changes = self.merging([fit(self._rows(place, bodies)) for place, fit in self.fits.items()])
-            return None if changes.is_empty else self.stage(changes)
+            changes = self.merging.merged([fit.fitted(self._rows(place, bodies)) for place, fit in self.fits.items()])
+            return None if changes.is_empty else self.stage.run(changes)
         except ApplierError as error:
             return error
 
@@ -163,6 +171,11 @@ class FarRows:
     splits: Mapping[TableName, Sequence[int]]
     size: float
 
+    @classmethod
+    def of(cls, scan: WindowScan) -> FarRows | None:
+        """Those of a window; None if its rows are in this process."""
+        return None if scan.kept is None else cls(scan.kept, scan.job.splits, scan.results.size)
+
     def batch(
         self, batch: Batch, fits: Sequence[Fit], merging: Merging, writer: TableWriter, *, exact: bool
     ) -> FarBatch:
@@ -237,6 +250,31 @@ def _routes(targets: Sequence[Sequence[tuple[int, ShareTask]]]) -> pa.Table:
     )
     columns = zip(*found, strict=True)
     return pa.table([pa.array(column, pa.int32()) for column in columns], names=["task", "part", "piece", "target"])
+
+
+def splits(targets: TargetTables, names: Iterable[TableName]) -> dict[TableName, Sequence[int]]:
+    """Where ranges of the keys of large tables begin, so that each task looks keys up in its share of the files.
+
+    Of the tables that a step has written so far; keys that are no whole numbers have no ranges.
+    """
+    by_place = {targets.identifier(name): name for name in names}
+    found = dict[TableName, Sequence[int]]()
+    for writer in targets.writers:
+        name, index = by_place.get(writer.table.identifier), writer.index
+        if name is not None and index is not None and index.columns:
+            found[name] = _splits([(file.lower[0], file.file.records) for file in index.files.values()])
+    return found
+
+
+def _splits(files: Sequence[tuple[object, int]]) -> Sequence[int]:
+    """Ranges of about equal numbers of rows, by the lowest key of each file and its rows."""
+    known = sorted((low, rows) for low, rows in files if isinstance(low, int) and not isinstance(low, bool))
+    count = min(_MOST_RANGES, sum(rows for _, rows in known) // SPLIT_ROWS)
+    if count < 2:
+        return ()
+    ends = np.cumsum([rows for _, rows in known])
+    edges = np.linspace(0, ends[-1], count + 1)[1:-1]
+    return sorted({known[int(at)][0] for at in np.searchsorted(ends, edges)})
 
 
 def _is_same(plan: Stage, stage: Stage) -> bool:

@@ -178,7 +178,7 @@ class Fit:
     added: TableVersion | None
     rules: TypeRules | None
 
-    def __call__(self, rows: pa.Table) -> pa.Table:
+    def fitted(self, rows: pa.Table) -> pa.Table:
         """The rows in these columns.
 
         Raises:
@@ -199,7 +199,7 @@ class Merging(NamedTuple):
     by_place: bool
     exact: bool
 
-    def __call__(self, parts: Sequence[pa.Table]) -> Changes:
+    def merged(self, parts: Sequence[pa.Table]) -> Changes:
         """The changes that all parts together make.
 
         Raises:
