@@ -11,10 +11,10 @@ import pytest
 from _pytest.mark.structures import ParameterSet
 
 from applier.config import settings
-from applier.decode.protocols import build as build_decoder
-from applier.pipeline import build
+from applier.decode.protocols import build
 from applier.pipeline.batches import far
 from applier.pipeline.build import decoder_options
+from applier.pipeline.scan.decode_task import DecodeTask
 from tests.recorded.test_protocols import STOPPED, UNTOLD, advance, cases, replaying, unexplained
 from tests.replay import doubted, ends_at
 
@@ -37,7 +37,7 @@ def variants() -> Iterator[ParameterSet]:
 @pytest.fixture(autouse=True)
 def _small(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let all rows go from task to task, those of a table in several shares."""
-    monkeypatch.setattr(build, "DecodeTask", partial(build.DecodeTask, piece_rows=8))
+    monkeypatch.setattr("applier.pipeline.build.DecodeTask", partial(DecodeTask, piece_rows=8))
     monkeypatch.setattr(far, "LEAST_BYTES", 200)
     monkeypatch.setattr(far, "SHARE_BYTES", 1_000)
 
@@ -50,7 +50,7 @@ def test_tables_are_equal_where_tasks_stage_them(
     with replaying(scenario, protocol, variant, lake, tmp_path) as found:
         found.raw["changefeed"]["on_table_error"] = "stop"
         found.raw.setdefault("source", {})["engine"] = "spark"
-        states = list(ends_at(scenario, variant, build_decoder(protocol, decoder_options(settings.parse(found.raw)))))
+        states = list(ends_at(scenario, variant, build(protocol, decoder_options(settings.parse(found.raw)))))
         untold = UNTOLD.get((scenario, variant), ())
         with found.running(spark) as pipeline:
             for state, ends in (states[0], states[-1]):
