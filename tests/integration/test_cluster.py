@@ -25,6 +25,8 @@ def _feed(folder: Path, name: str, cluster: SparkCluster, python: Path, **spark:
         "spark.sql.shuffle.partitions": "2",
         "spark.pyspark.python": str(python),
         "spark.dynamicAllocation.executorIdleTimeout": "1s",
+        "spark.dynamicAllocation.cachedExecutorIdleTimeout": "2s",
+        "spark.dynamicAllocation.shuffleTracking.timeout": "2s",
         **spark,
     }
     return found

@@ -30,7 +30,12 @@ NEEDED = (
 )
 """Packages that tasks load; the executors' Spark brings pyspark and py4j."""
 
-TASKS = ("applier.pipeline.scan.decode_task", "applier.pipeline.load.spark")
+TASKS = (
+    "applier.pipeline.scan.decode_task",
+    "applier.consume.tasks.spark",
+    "applier.pipeline.batches.far",
+    "applier.pipeline.load.spark",
+)
 """Modules that hold the code of tasks."""
 
 _ALIKE = ("pyarrow", "numpy")
