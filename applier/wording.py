@@ -167,13 +167,13 @@ def new_lake(changefeed: str, place: str, warehouse: str) -> str:
     """That a lake holds nothing of a changefeed, as one sentence; the warehouse is "" where the catalog knows it."""
     where = f"{place}, in {warehouse}" if warehouse else place
     return (
-        f"Changefeed {changefeed} has never run: this lake has no tables and no checkpoint of it yet. It begins anew "
-        f"at {where}."
+        f"This lake has no record of changefeed {changefeed}: no tables and no checkpoint. It begins anew at {where}."
     )
 
 
 WAY_TO_THE_LAKE = (
-    "if you expect an existing lake, stop, and set catalog.uri, catalog.warehouse and changefeed.name to those of it."
+    "if you expect an existing lake, do not start: move its folder back, or set catalog.uri, catalog.warehouse and "
+    "changefeed.name to those of it."
 )
 """What to do where another lake begins than the one that a user means."""
 

@@ -720,7 +720,7 @@ def test_a_request_is_carried_out_once(make: Make) -> None:
     [
         ("park --tables shop.nope --why x", "--tables shop.nope: the changefeed has no such table"),
         ("park --tables shop --why x", "--tables: "),
-        ("park --tables shop.a", "--why is empty: say why the table is parked"),
+        ("park --tables shop.a", "--why is missing: say why the table is parked"),
         ("resume --tables shop.a", "Nothing to resume: shop.a is live."),
         ("forget --tables shop.a", "leave it out first, with '!shop.a' in tables.include"),
     ],
@@ -819,7 +819,7 @@ def test_a_changefeed_is_forgotten_as_a_whole(make: Make) -> None:
 
     assert "The topics in Kafka and the changefeed in TiCDC stay, too." in told
     assert world.keys("a") == {1, 2}
-    assert "has never run" in str(world.status().stale)
+    assert "no record of changefeed" in str(world.status().stale)
     assert "There is no changefeed" in world.obey(f"applier forget -c {world.path}", code=2)
 
 

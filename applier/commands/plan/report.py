@@ -120,7 +120,7 @@ class StepPlan:
 
 def render(plan: StepPlan, console: Console) -> None:
     """Print a plan."""
-    begun = f"The next step of changefeed {plan.changefeed} after step {plan.step}, which nothing has begun."
+    begun = f"What the next step of changefeed {plan.changefeed} would do, after step {plan.step}; nothing is changed."
     counts = ", ".join(f"{plan.counts.get(name, 0):,} {what}" for name, what in _COUNTS.items())
     for sentence in (begun, _progress(plan), f"It reads {counted(plan.messages, 'message')}: {counts}."):
         console.print(Text(escaped(sentence)), soft_wrap=True)

@@ -78,7 +78,7 @@ def ask(
         TransientError: Something outside did not answer.
     """
     if kind == "park" and not why.strip():
-        raise ConfigError(["--why is empty: say why the table is parked; the checkpoint keeps it."])
+        raise ConfigError(["--why is missing: say why the table is parked; the checkpoint keeps it."])
     for sentence in planned(config, kind, rules):
         say(sentence)
     who = f"{user_name()} on {this_process(0).host}"

@@ -61,10 +61,10 @@ def test_a_new_catalog_is_named_by_its_whole_path(tmp_path: Path, monkeypatch: p
     assert [line["file"] for line in said] == [f"{tmp_path}/lake/catalog.db"]
     assert [line["log_level"] for line in said] == ["warning"]
     assert said[0]["reason"] == (
-        "Changefeed shop has never run: this lake has no tables and no checkpoint of it yet. "
+        "This lake has no record of changefeed shop: no tables and no checkpoint. "
         f"It begins anew at {tmp_path}/lake/catalog.db, in {tmp_path}/tables."
     )
-    assert said[0]["hint"].startswith("if you expect an existing lake, stop, and set catalog.uri")
+    assert said[0]["hint"].startswith("if you expect an existing lake, do not start: move its folder back")
 
 
 def test_a_catalog_is_not_made_anew_over_the_files_of_a_lake(tmp_path: Path) -> None:

@@ -201,7 +201,7 @@ warehouse = "{tmp_path}/tables"
         cli.status(config, page=file)
     assert ended.value.exit_code == 1
     assert "stale" in capsys.readouterr().out
-    assert _data(file.read_text("utf-8"))["status"]["stale"][0].startswith("Changefeed shop has never run")
+    assert _data(file.read_text("utf-8"))["status"]["stale"][0].startswith("This lake has no record of changefeed shop")
 
 
 def test_a_process_serves_what_its_page_asks_for(tmp_path: Path) -> None:

@@ -288,10 +288,11 @@ def test_a_changefeed_that_never_ran_is_stale(lake: Lake, tmp_path: Path) -> Non
 
     assert told(found.stale) == (
         (
-            "Changefeed shop has never run: this lake has no tables and no checkpoint of it yet. It begins anew at "
+            "This lake has no record of changefeed shop: no tables and no checkpoint. It begins anew at "
             f"{tmp_path}/catalog.db, in {tmp_path}/tables. Hint: start `applier run -c applier.toml`; where "
             "the database had rows before the changefeed, first run `applier load -c applier.toml --from DIR`. If you "
-            "expect an existing lake, stop, and set catalog.uri, catalog.warehouse and changefeed.name to those of it."
+            "expect an existing lake, do not start: move its folder back, or set catalog.uri, catalog.warehouse and "
+            "changefeed.name to those of it."
         ),
     )
     assert (found.exit_code, found.holder, found.cut) == (1, None, ())
