@@ -8,6 +8,7 @@ one that is too coarse for it.
 from __future__ import annotations
 
 import math
+import zlib
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -24,6 +25,9 @@ _FEW = 8
 
 ANYWHERE = -1
 """The range of rows that stay together."""
+
+SOURCE = b"source"
+"""Metadata of a piece: the topic, the table and the version of its rows."""
 
 _BITS = 32
 _WORD = np.arange(8)
@@ -70,6 +74,7 @@ class Pieces:
         levels: Of each piece how many bits of the hashes are the same.
         numbers: Of each piece these bits.
         rows: Of each piece the number of its rows.
+        marks: Of each piece what `marked` says of it.
         row_bytes: Bytes of a row in memory, on average.
     """
 
@@ -83,6 +88,7 @@ class Pieces:
     levels: Sequence[int]
     numbers: Sequence[int]
     rows: Sequence[int]
+    marks: Sequence[int]
     row_bytes: float
 
     @property
@@ -128,6 +134,14 @@ def cut(
     for start, end in zip(starts, [*starts[1:], rows.num_rows], strict=True):
         place, number = divmod(int(codes[start]), 1 << _BITS)
         yield (place, int(levels[place]), number), rows.slice(start, end - start)
+
+
+def marked(rows: pa.Table) -> int:
+    """A number that differs where a piece holds other rows: by their source, and the place where each was read."""
+    found = zlib.crc32((rows.schema.metadata or {}).get(SOURCE, b""))
+    for name in ("\0partition", "\0offset", "\0index"):
+        found = zlib.crc32(rows[name].to_numpy().tobytes(), found)
+    return found
 
 
 def within(rows: pa.Table, key: Sequence[str], splits: Sequence[int], share: Share) -> pa.Table:

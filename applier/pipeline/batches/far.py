@@ -17,7 +17,7 @@ import pyarrow as pa
 from applier.changefeed.table import Keyed, TableName
 from applier.consume.source import KeptRows, PieceId
 from applier.errors import ApplierError, OutsideRefused, TransientError
-from applier.order.pieces import Pieces, Share, shares, within
+from applier.order.pieces import Pieces, Share, marked, shares, within
 from applier.pipeline.batches.batch import Batch, Fit, Merging
 from applier.pipeline.scan.window_scan import WindowScan
 from applier.pipeline.tables.target_tables import TargetTables
@@ -48,7 +48,7 @@ class ShareTask:
 
     Attributes:
         fits: By task and part what fits the rows.
-        wanted: Pieces of each part with the number of their rows, and whether only some of these belong to the share.
+        wanted: Pieces of each part with their marks, and whether only some of their rows belong to the share.
         merging: Merges the parts.
         stage: Stages what they make.
         share: The share.
@@ -77,17 +77,16 @@ class ShareTask:
 
     def _pieces(self, place: tuple[int, int], bodies: Mapping[PieceId, pa.Buffer]) -> Iterator[pa.Table]:
         shape = self.merging.shape
-        for piece, count, is_coarse in self.wanted[place]:
+        for piece, mark, is_coarse in self.wanted[place]:
             body = bodies.get((*place, piece))
             rows = None if body is None else pa.ipc.open_stream(body).read_all()
-            if rows is None or rows.num_rows != count:
-                # A lost task that is run again might read a registry that answers otherwise now.
-                raise TransientError(
-                    "Rows of a lost task were made again, and not as before.", "the window is read again."
-                )
+            if rows is None or marked(rows) != mark:
+                # A lost task that is run again may number its parts otherwise, as its decoder has learnt more or less:
+                # rows of another table would be taken for those of this one.
+                raise TransientError("Rows of a lost task were made again, and not as before.", _AGAIN)
             if is_coarse and isinstance(shape, Keyed):
                 rows = within(rows, shape.key, self.splits, self.share)
-            yield rows
+            yield rows.replace_schema_metadata(None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,7 +133,9 @@ class FarBatch:
     def staged(self, stage: Stage) -> StagedBatch:
         """See `FarChanges`."""
         if not _is_same(self.plan, stage):
-            self.plan = stage
+            # A share whose rows keep values of those that they replace writes them anew for another head. Beside them
+            # the other shares' rows would be lost, as what is written takes the place of all rows of earlier attempts.
+            self.plan = replace(stage, needs_rows=True)
             self.rows.stage([self])
         if isinstance(self.outcome, ApplierError):
             raise self.outcome
@@ -147,14 +148,18 @@ class FarBatch:
         splits = self.rows.splits.get(self.batch.name, ())
         for share in shares(parts, most_bytes):
             wanted = {
-                place: [(number, part.rows[number], is_coarse) for number, is_coarse in part.of(share)]
+                place: [(number, part.marks[number], is_coarse) for number, is_coarse in part.of(share)]
                 for place, (part, _) in sorted(by_place.items())
             }
             wanted = {place: pieces for place, pieces in wanted.items() if pieces}
             fits = {place: by_place[place][1] for place in wanted}
-            sizes = (by_place[at][0].row_bytes * rows for at, pieces in wanted.items() for _, rows, _ in pieces)
+            size = sum(
+                by_place[at][0].row_bytes * by_place[at][0].rows[piece]
+                for at, pieces in wanted.items()
+                for piece, _, _ in pieces
+            )
             if wanted:
-                yield ShareTask(fits, wanted, self.merging, replace(self.plan, threads=1), share, splits, sum(sizes))
+                yield ShareTask(fits, wanted, self.merging, replace(self.plan, threads=1), share, splits, size)
 
 
 @dataclass(frozen=True, slots=True)
@@ -280,8 +285,5 @@ def _splits(files: Sequence[tuple[object, int]]) -> Sequence[int]:
 def _is_same(plan: Stage, stage: Stage) -> bool:
     """Whether what was staged by one plan is good for another: the same head and columns."""
     return (
-        plan.index.snapshot_id == stage.index.snapshot_id
-        and plan.layout == stage.layout
-        and plan.exact == stage.exact
-        and plan.needs_rows == stage.needs_rows
+        plan.index.snapshot_id == stage.index.snapshot_id and plan.layout == stage.layout and plan.exact == stage.exact
     )

@@ -13,7 +13,7 @@ from applier.changefeed.message import TopicPartition
 from applier.changefeed.table import TableName, TableVersion
 from applier.errors import DecodeError
 from applier.order.barrier import Barrier
-from applier.order.pieces import Pieces, cut
+from applier.order.pieces import SOURCE, Pieces, cut, marked
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +70,9 @@ class Part:
 
     def apart(self, task: int, number: int, splits: Sequence[int], piece_rows: int) -> tuple[Part, list[pa.Table]]:
         """The part without its rows, and the pieces of them; arguments as of `Pieces` and `pieces.cut`."""
-        rows, key = self.here, self.version.key
+        version, key = self.version, self.version.key
+        source = f"{self.topic} {version.name} {version.version}"
+        rows = self.here.replace_schema_metadata({SOURCE: source.encode()})
         places, tables = zip(*cut(rows, key, splits, piece_rows), strict=True)
         ranges, levels, numbers = zip(*places, strict=True)
         types = tuple(rows.schema.field(name).type for name in key)
@@ -87,6 +89,7 @@ class Part:
             levels=levels,
             numbers=numbers,
             rows=counts,
+            marks=tuple(marked(table) for table in tables),
             row_bytes=rows.nbytes / max(1, rows.num_rows),
         )
         return replace(self, rows=told), list(tables)

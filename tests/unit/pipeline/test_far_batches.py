@@ -1,0 +1,137 @@
+"""Batches whose rows are in tasks: what the shares of one make is never less than what one process makes of it all."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, cast
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from applier.changefeed.event import Op
+from applier.changefeed.table import TableName, TableVersion
+from applier.consume.source import PieceId, StageWork
+from applier.errors import TransientError
+from applier.order.reduce import KEYED_SCHEMA
+from applier.pipeline.batches import far
+from applier.pipeline.batches.batch import Batch
+from applier.pipeline.batches.far import FarBatch, FarRows
+from applier.pipeline.scan.task_result import Part, TaskResult
+from applier.sink.format.file_layout import FileLayout
+from applier.sink.format.storage import LocalStorage
+from applier.sink.format.types import TableSchema, schema_json
+from applier.sink.iceberg.table import Table
+from applier.sink.write.file_index import read_index
+from applier.sink.write.file_writer import FileWriter
+from applier.sink.write.stage import Stage
+from tests.builders import ACCOUNT, version
+
+SCHEMA = TableSchema.parse(schema_json(pa.schema({"id": pa.int64(), "v": pa.int32()}), ["id"]))
+STORAGE = LocalStorage()
+OTHER = TableName("shop", "other")
+
+
+@dataclass
+class Kept:
+    """The rows of one task, which stay where they are."""
+
+    bodies: Mapping[PieceId, pa.Buffer]
+    slots: int = 1
+
+    def collect(self) -> Mapping[PieceId, pa.Buffer]:
+        """See `KeptRows`."""
+        return self.bodies
+
+    def stage(self, routes: pa.Table, work: StageWork) -> dict[int, Any]:
+        """See `KeptRows`."""
+        return {target: work(target, self.bodies) for target in range(len(set(routes["target"].to_pylist())))}
+
+
+def changed(ids: list[int], *, first: Op, of: TableVersion, offset: int = 0) -> Part:
+    """A part of rows without the column `v`."""
+    count = len(ids)
+    meta: list[Any] = [
+        [5] * count,
+        [first] * count,
+        [5] * count,
+        [True] * count,
+        [0] * count,
+        range(offset, offset + count),
+    ]
+    columns = [pa.array(values, kind) for values, kind in zip([*meta, [0] * count], KEYED_SCHEMA.types, strict=True)]
+    rows = pa.Table.from_arrays(columns, schema=KEYED_SCHEMA)
+    return Part(of, rows.append_column("id", pa.array(ids, pa.int64())), "shop")
+
+
+def kept(result: TaskResult) -> Kept:
+    """The rows of a task, which its result tells no more."""
+    found = {}
+    for part, pieces in enumerate(result.apart(0, {}, 8)):
+        for piece, rows in enumerate(pieces):
+            sink = pa.BufferOutputStream()
+            with pa.ipc.new_stream(sink, rows.schema) as writer:
+                writer.write_table(rows)
+            found[0, part, piece] = sink.getvalue()
+    return Kept(found)
+
+
+def batch(result: TaskResult, rows: Kept, folder: Path) -> FarBatch:
+    """The batch of the table, which has two rows."""
+    layout = FileLayout(
+        "shop.t", str(folder), SCHEMA, {"spec-id": 0, "fields": []}, {"order-id": 0, "fields": []}, {}, 3
+    )
+    held = pa.table({"id": pa.array([1, 2]), "v": pa.array([10, 20], pa.int32())}).cast(SCHEMA.arrow)
+    files = FileWriter(layout, STORAGE).stage(held, ["id"])
+    plan = Stage(layout, read_index("shop.t", 1, SCHEMA.fields[:1], lambda *_: files), STORAGE, True, True)
+    parts = result.parts[ACCOUNT, 0]
+    found = Batch(ACCOUNT, parts, 9)
+    fits = found.fits(parts[0].version, cast("Table", _Named(SCHEMA)), None)
+    merging = found.merging(by_place=False, exact=True)
+    return FarBatch(FarRows(rows, {}, result.size), found, fits, merging, plan)
+
+
+@dataclass
+class _Named:
+    schema: TableSchema
+
+
+def test_rows_of_every_share_are_written_again_where_another_writer_was_first(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Only some shares take values over from rows that they replace: those of the others would be lost."""
+    monkeypatch.setattr(far, "LEAST_BYTES", 200)
+    monkeypatch.setattr(far, "SHARE_BYTES", 1_000)
+    of = version(("id", "bigint"))
+    old, new = changed([2], first=Op.UPDATE, of=of), changed([*range(100, 300)], first=Op.INSERT, of=of, offset=1)
+    result = TaskResult(parts={(ACCOUNT, 0): [Part(of, pa.concat_tables([old.here, new.here]), "shop")]})
+    changes = batch(result, kept(result), tmp_path)
+    assert len(list(changes.shares(1_000))) > 2
+    changes.rows.stage([changes])
+    index = replace(changes.plan.index, snapshot_id=2)
+
+    staged = changes.staged(replace(changes.plan, index=index, needs_rows=False))
+
+    found = [row for file in staged.rows or () for row in pq.read_table(file.path).to_pylist()]
+    assert sorted(row["id"] for row in found) == [2, *range(100, 300)]
+    assert {row["id"]: row["v"] for row in found}[2] == 20
+
+
+def test_rows_of_another_table_are_not_taken_for_those_of_this_one(tmp_path: Path) -> None:
+    """A lost task that is run again may number its parts in another order."""
+    ours = {(ACCOUNT, 0): [changed([7], first=Op.INSERT, of=version(("id", "bigint")))]}
+    theirs = {(OTHER, 0): [changed([8], first=Op.INSERT, of=version(("id", "bigint"), name=OTHER))]}
+    again = TaskResult(parts={place: [*parts] for place, parts in {**theirs, **ours}.items()})
+    result = TaskResult(parts={**ours, **theirs})
+    before, after = kept(result), kept(again)
+    changes = batch(result, before, tmp_path)
+
+    changes.rows.stage([changes])
+    assert changes.staged(changes.plan).upserted == 1
+
+    changes = batch(result, after, tmp_path)
+    changes.rows.stage([changes])
+    with pytest.raises(TransientError, match="not as before"):
+        changes.staged(changes.plan)
