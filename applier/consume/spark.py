@@ -79,7 +79,7 @@ class ArchiveSource(Archive):
     def __init__(self, spark: SparkSession, folder: Path, staging: Path) -> None:
         super().__init__(folder, staging)
         self._spark = spark
-        self._rows = TaskRows(spark)
+        self._rows = TaskRows(spark, _reading)
         self.kept: KeptRows | None = None
 
     def topic_ids(self) -> Mapping[str, str]:
@@ -226,7 +226,7 @@ class KafkaSource(KafkaTopics):
         self._client = KafkaClient(jvm, self._own, section.bytes_per_step)
         self._ends: Mapping[TopicPartition, int] = {}
         self._heavy: Window | None = None
-        self._rows = TaskRows(spark)
+        self._rows = TaskRows(spark, _reading)
         self.kept: KeptRows | None = None
         self._pool = WorkerPool(min(spark.sparkContext.defaultParallelism, os.cpu_count() or 1, _MOST_PROCESSES))
 

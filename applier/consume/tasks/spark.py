@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import pickle
 from collections import defaultdict
-from collections.abc import Iterable, Iterator
-from contextlib import suppress
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import AbstractContextManager, suppress
 from functools import partial
 from itertools import chain
 from typing import Any, cast
@@ -45,10 +45,16 @@ _ID = ("task", "part", "piece")
 
 
 class TaskRows:
-    """The rows that the tasks of the last row pass keep."""
+    """The rows that the tasks of the last row pass keep.
 
-    def __init__(self, spark: SparkSession) -> None:
+    Args:
+        spark: The session.
+        reading: Turns errors of Spark into those of `Source`: to make lost rows again is to read them.
+    """
+
+    def __init__(self, spark: SparkSession, reading: Callable[[], AbstractContextManager[None]]) -> None:
         self._spark = spark
+        self._reading = reading
         self._kept: DataFrame | None = None
         self._here: dict[PieceId, pa.Buffer] | None = None
 
@@ -81,21 +87,23 @@ class TaskRows:
             What it returned for each target.
 
         Raises:
-            TransientError: Pieces are gone.
+            TransientError, TerminalError: Pieces are gone, and cannot be read again, or a task failed.
         """
         self._limit_batches()
         wanted = self._spark.createDataFrame(routes)
         count = routes["target"].to_numpy().max().item() + 1
         rows = self._rows().join(F.broadcast(wanted), list(_ID))
         moved = rows.select("target", *_ID, "body").repartitionById(count, F.col("target"))
-        told = moved.mapInArrow(partial(_staged, work), "target int, outcome binary").toArrow()
+        with self._reading():
+            told = moved.mapInArrow(partial(_staged, work), "target int, outcome binary").toArrow()
         pairs = zip(cast("list[int]", told["target"].to_pylist()), data(told["outcome"]), strict=True)
         return {target: pickle.loads(body) for target, body in pairs}  # noqa: S301 - as above
 
     def collect(self) -> dict[PieceId, pa.Buffer]:
         """See `KeptRows`."""
         if self._here is None:
-            told = self._rows().toArrow()
+            with self._reading():
+                told = self._rows().toArrow()
             self._here = dict(zip(_ids(told), data(told["body"]), strict=True))
         return self._here
 
