@@ -168,7 +168,7 @@ def test_new_keys_are_not_looked_up(lake: Catalog, fresh_name: Name) -> None:
     writer.apply(feed.taken({(1,): (1, "", None), (9,): (1, "", None)}, set()), Stamp("shop", 1, 1), exact=True)
     for path in writer._staging.index.files if writer._staging.index else ():
         Path(local_path(path)).unlink()
-    writer._staging._new_keys._credit = 0
+    writer._staging._new_keys.credit = 0
 
     applied = writer.apply(feed.taken({(5,): (1, "", None)}, set()), Stamp("shop", 1, 2), exact=True)
 

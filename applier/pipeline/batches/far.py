@@ -68,7 +68,10 @@ class ShareTask:
         """What becomes of the share; an error is returned, as Spark would try the task again and lose what it says."""
         try:
             changes = self.merging.merged([fit.fitted(self._rows(place, bodies)) for place, fit in self.fits.items()])
-            return None if changes.is_empty else self.stage.run(changes)
+            if changes.is_empty:
+                return None
+            sample, staged = self.stage.new_keys, self.stage.run(changes)
+            return staged if sample is None else staged._replace(credit=sample.credit)
         except ApplierError as error:
             return error
 
@@ -141,12 +144,20 @@ class FarBatch:
             raise self.outcome
         return self.outcome or StagedBatch([], 0, {}, 0, {})
 
+    def take(self, outcome: Outcome) -> None:
+        """Take note of what became of it, and of what its look for new keys has cost."""
+        self.outcome = outcome
+        if isinstance(outcome, StagedBatch) and outcome.credit is not None and self.plan.new_keys is not None:
+            self.plan.new_keys.credit = outcome.credit
+
     def shares(self, most_bytes: float) -> Iterator[ShareTask]:
-        """The tasks that stage it together."""
+        """The tasks that stage it together; one of them, another for each snapshot, looks new keys up."""
         parts = [part.rows for part in self.batch.parts if isinstance(part.rows, Pieces)]
         by_place = {(part.task, part.part): (part, fit) for part, fit in zip(parts, self.fits, strict=True)}
         splits = self.rows.splits.get(self.batch.name, ())
-        for share in shares(parts, most_bytes):
+        found = shares(parts, most_bytes)
+        sampled = (self.plan.index.snapshot_id or 0) % len(found)
+        for at_share, share in enumerate(found):
             wanted = {
                 place: [(number, part.marks[number], is_coarse) for number, is_coarse in part.of(share)]
                 for place, (part, _) in sorted(by_place.items())
@@ -158,8 +169,10 @@ class FarBatch:
                 for at, pieces in wanted.items()
                 for piece, _, _ in pieces
             )
+            new_keys = self.plan.new_keys if at_share == sampled else None
+            stage = replace(self.plan, threads=1, new_keys=new_keys)
             if wanted:
-                yield ShareTask(fits, wanted, self.merging, replace(self.plan, threads=1), share, splits, size)
+                yield ShareTask(fits, wanted, self.merging, stage, share, splits, size)
 
 
 @dataclass(frozen=True, slots=True)
@@ -211,7 +224,7 @@ class FarRows:
         for number, outcome in self._outcomes(_packed(every, most_bytes)):
             outcomes[number].append(outcome)
         for each, found in zip(batches, outcomes, strict=True):
-            each.outcome = _sum(found)
+            each.take(_sum(found))
 
     def _outcomes(self, targets: Sequence[Sequence[tuple[int, ShareTask]]]) -> Iterator[tuple[int, Outcome]]:
         work = Work(targets)

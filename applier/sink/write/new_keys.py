@@ -29,19 +29,23 @@ FILE_COST = 10_000
 
 
 class NewKeySample:
-    """Looks new keys of one table up, in as many files as a credit allows that grows with the rows written."""
+    """Looks new keys of one table up, in as many files as a credit allows that grows with the rows written.
+
+    Attributes:
+        credit: Rows of key columns that may be read.
+    """
 
     def __init__(self, name: str, storage: Storage) -> None:
         self._name = name
         self._storage = storage
-        self._credit = FIRST_CREDIT
+        self.credit = FIRST_CREDIT
 
     def is_there(self, index: FileIndex, batch: ChangeBatch, key: tuple[Field, ...]) -> bool:
         """Whether the indexed snapshot holds a row of one of the new keys; False says little where many files may hold
         them.
         """
         fresh = np.flatnonzero(batch.fresh.to_numpy(zero_copy_only=False))
-        self._credit = min(self._credit + CREDIT_PER_ROW * len(fresh), max(FIRST_CREDIT, index.rows + FILE_COST))
+        self.credit = min(self.credit + CREDIT_PER_ROW * len(fresh), max(FIRST_CREDIT, index.rows + FILE_COST))
         if not len(fresh) or not index.files:
             return False
         # Another choice for each snapshot, and the same one when a commit is tried again.
@@ -55,7 +59,7 @@ class NewKeySample:
     def _affordable(self, candidates: list[IndexedFile], draw: np.random.Generator) -> Iterator[IndexedFile]:
         for place in draw.permutation(len(candidates)):
             cost = candidates[place].file.records + FILE_COST
-            if cost > self._credit:
+            if cost > self.credit:
                 return
-            self._credit -= cost
+            self.credit -= cost
             yield candidates[place]

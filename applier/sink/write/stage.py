@@ -43,6 +43,7 @@ class StagedBatch(NamedTuple):
             where some of these were there. 0 where the batch is not exact.
         holds_new: The table holds a key that is new upstream: nothing was staged.
         seconds: See `Applied`.
+        credit: Where a task elsewhere looked new keys up: what that left of `NewKeySample.credit`.
     """
 
     rows: list[DataFile] | None
@@ -51,6 +52,7 @@ class StagedBatch(NamedTuple):
     missing: int
     seconds: dict[str, float]
     holds_new: bool = False
+    credit: int | None = None
 
     @property
     def deleted(self) -> int:
@@ -74,6 +76,7 @@ class StagedBatch(NamedTuple):
             sum(part.missing for part in parts),
             seconds,
             any(part.holds_new for part in parts),
+            next((part.credit for part in parts if part.credit is not None), None),
         )
 
 

@@ -26,7 +26,8 @@ from applier.sink.format.types import TableSchema, schema_json
 from applier.sink.iceberg.table import Table
 from applier.sink.write.file_index import read_index
 from applier.sink.write.file_writer import FileWriter
-from applier.sink.write.stage import Stage
+from applier.sink.write.new_keys import NewKeySample
+from applier.sink.write.stage import Stage, StagedBatch
 from tests.builders import ACCOUNT, version
 
 SCHEMA = TableSchema.parse(schema_json(pa.schema({"id": pa.int64(), "v": pa.int32()}), ["id"]))
@@ -135,3 +136,19 @@ def test_rows_of_another_table_are_not_taken_for_those_of_this_one(tmp_path: Pat
     changes.rows.stage([changes])
     with pytest.raises(TransientError, match="not as before"):
         changes.staged(changes.plan)
+
+
+def test_one_share_looks_new_keys_up_and_its_cost_counts_for_the_next_window(tmp_path: Path) -> None:
+    """A credit that each task has anew would never afford a large file, or be spent as often as there are shares."""
+    of = version(("id", "bigint"))
+    result = TaskResult(parts={(ACCOUNT, 0): [changed([*range(100, 400)], first=Op.INSERT, of=of)]})
+    changes = batch(result, kept(result), tmp_path)
+    sample = NewKeySample("shop.t", STORAGE)
+    changes.plan = replace(changes.plan, new_keys=sample)
+
+    found = list(changes.shares(1_000))
+    assert len(found) > 2
+    assert sum(share.stage.new_keys is not None for share in found) == 1
+
+    changes.take(StagedBatch([], 0, {}, 0, {}, credit=3))
+    assert sample.credit == 3
