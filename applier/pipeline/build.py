@@ -188,11 +188,11 @@ def _taken(
         elif checkpoints.is_absent(catalog.load, name):
             if lost_catalog(config) is not None and not catalog.namespaces():
                 _refuse_lost(config)
-            if not is_told:
-                logger().warning("changefeed is new", reason=new_lake(config), hint=WAY_TO_THE_LAKE)
             decoder = build(config.changefeed.protocol, decoder_options(config))
             with terminal.waiting("asking the source what it holds"):
                 look_first(source, decoder, config.changefeed.protocol, config.catalog)
+            if not is_told:  # Behind what may have to be asked again.
+                logger().warning("changefeed is new", reason=new_lake(config), hint=WAY_TO_THE_LAKE)
         elif (table := catalog.load((namespace(name), CHECKPOINTS.name))) is not None:
             last = newest_checkpoint(AppendOnlyTable(table).newest().to_pylist())
             topics.refuse_protocol(last, config.changefeed.protocol)

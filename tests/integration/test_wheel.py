@@ -50,7 +50,7 @@ def test_the_first_commands_from_the_wheel_at_a_terminal(tmp_path: Path) -> None
     lines = left("".join(text for _, text in pieces))
     assert began <= first < taken
     assert lines[0].endswith("starting Spark …")
-    assert all(re.match(r"\d\d:\d\d:\d\d [a-z]", line) for line in lines)
+    assert all(re.match(r"\d\d:\d\d:\d\d [a-zS]", line) for line in lines)
     steps = [line for line in lines if " step " in line]
     assert re.fullmatch(
         r"\d\d:\d\d:\d\d step 5 · 45 rows · 5 tables · .* s · lag \d+(\.\d)? days · backlog 0", steps[-1]

@@ -93,7 +93,9 @@ def test_a_catalog_in_a_database_is_held_against_its_warehouse_too(
     world, catalog = World(tmp_path), mock.Mock(**{"load.return_value": None, "namespaces.return_value": spaces})
     world.raw["catalog"]["uri"] = "jdbc:postgresql://me:secret@db/lake?password=secret"
     (tmp_path / "tables/applier_shop/checkpoints").mkdir(parents=True)
-    monkeypatch.setattr(build, "look_first", mock.Mock(side_effect=CheckpointConflict("It got as far.")))
+    monkeypatch.setattr(build, "look_first", mock.Mock())
+    got_as_far = mock.Mock(side_effect=CheckpointConflict("It got as far."))
+    monkeypatch.setattr("applier.pipeline.build.Control.open", got_as_far)
 
     with capture_logs() as said, stop_signals(), pytest.raises(TerminalError) as refused:
         _taken(world.config, catalog, mock.Mock(), cast("Any", None), None, take_over=False)
