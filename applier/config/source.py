@@ -81,8 +81,8 @@ class SourceSection(Section):
     message (`changefeed.on_bad_message`). The default holds a row of TiDB's default limit (6 MiB) with its old values
     in every protocol; raise it with `txn-entry-size-limit`."""
     engine: SourceEngine = "auto"
-    """Messages are decoded in the driver, for a backlog with other processes beside it, or in Spark's tasks; `auto`
-    takes these for large steps where four or more run at once."""
+    """Messages are decoded in the driver, for a backlog with other processes beside it, or in Spark's tasks, where the
+    rows [stay](cluster.md#what-runs-where); `auto` takes tasks for large windows on a cluster."""
     missing_offsets: Literal["stop", "pass"] = "stop"
     """`stop` on offsets without a message (compaction loses rows), or `pass` and count."""
 

@@ -47,7 +47,7 @@ def test_tables_are_equal_where_tasks_stage_them(
     scenario: str, protocol: str, variant: str, spark: SparkSession, lake: dict[str, str], tmp_path: Path
 ) -> None:
     """At the first and the last recorded resolved ts, with the long way between them in one go."""
-    with replaying(scenario, protocol, variant, lake, tmp_path) as found:
+    with replaying(scenario, protocol, variant, lake, tmp_path, f"far-{scenario}-{variant}") as found:
         found.raw["changefeed"]["on_table_error"] = "stop"
         found.raw.setdefault("source", {})["engine"] = "spark"
         states = list(ends_at(scenario, variant, build(protocol, decoder_options(settings.parse(found.raw)))))

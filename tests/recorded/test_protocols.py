@@ -80,11 +80,13 @@ def registry_of(scenario: str, variant: str) -> Iterator[str]:
 
 
 @contextmanager
-def replaying(scenario: str, protocol: str, variant: str, lake: dict[str, str], folder: Path) -> Iterator[Replay]:
+def replaying(
+    scenario: str, protocol: str, variant: str, lake: dict[str, str], folder: Path, name: str = ""
+) -> Iterator[Replay]:
     """A replay with all that its protocol needs."""
     config = recordings.config(scenario, variant)
     zones = {"timezone": config["server_time_zone"], "session_timezone": "UTC"}
-    found = replay(scenario, variant, lake, folder, protocol, **zones)
+    found = replay(scenario, variant, lake, folder, protocol, name, **zones)
     if scenario == "ddl" and not config["sink"].get("force-replicate"):
         found.raw["tables"]["include"] = ["*.*", f"!{LATE}"]
     if "avro" not in protocol:
