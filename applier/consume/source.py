@@ -85,6 +85,4 @@ class Source(Protocol):
         Raises:
             TransientError: The source does not answer, or tasks failed for a reason that may pass.
             WindowTooLargeError: A task met more bytes than it may read.
-            ResultTooLargeError: Spark does not hand over so much; if the same window is asked for again, another way is
-                taken.
         """

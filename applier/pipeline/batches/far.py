@@ -16,7 +16,7 @@ import pyarrow as pa
 
 from applier.changefeed.table import Keyed, TableName
 from applier.consume.source import KeptRows, PieceId
-from applier.errors import ApplierError, OutsideRefused, TransientError
+from applier.errors import ApplierError, TransientError
 from applier.order.pieces import Pieces, Share, marked, shares, within
 from applier.pipeline.batches.batch import Batch, Fit, Merging
 from applier.pipeline.scan.window_scan import WindowScan
@@ -197,15 +197,7 @@ class FarRows:
     def batch(
         self, batch: Batch, fits: Sequence[Fit], merging: Merging, writer: TableWriter, *, exact: bool
     ) -> FarBatch:
-        """A batch as changes that `TableWriter.apply` takes.
-
-        Raises:
-            OutsideRefused: Python does not reach the storage of the table.
-        """
-        if isinstance(writer.storage, JavaStorage):
-            what = f"Table {writer.table} cannot be written by Spark's tasks: Python does not reach its files."
-            hint = "Install the package that PyIceberg needs for them, here and where tasks run."
-            raise OutsideRefused(what, hint)
+        """A batch as changes that `TableWriter.apply` takes."""
         shape = merging.shape
         key = shape.key if isinstance(shape, Keyed) else None
         return FarBatch(self, batch, fits, merging, writer.plan(key, exact=exact))
@@ -221,14 +213,18 @@ class FarRows:
         most_bytes = max(LEAST_BYTES, min(SHARE_BYTES, self.size / self.kept.slots))
         every = [(number, share) for number, each in enumerate(batches) for share in each.shares(most_bytes)]
         outcomes: list[list[Outcome]] = [[] for _ in batches]
-        for number, outcome in self._outcomes(_packed(every, most_bytes)):
+        # Python reaches the files of some tables by this process alone, through its JVM.
+        is_here = self.size <= LEAST_BYTES or any(isinstance(each.plan.storage, JavaStorage) for each in batches)
+        for number, outcome in self._outcomes(_packed(every, most_bytes), is_here=is_here):
             outcomes[number].append(outcome)
         for each, found in zip(batches, outcomes, strict=True):
             each.take(_sum(found))
 
-    def _outcomes(self, targets: Sequence[Sequence[tuple[int, ShareTask]]]) -> Iterator[tuple[int, Outcome]]:
+    def _outcomes(
+        self, targets: Sequence[Sequence[tuple[int, ShareTask]]], *, is_here: bool
+    ) -> Iterator[tuple[int, Outcome]]:
         work = Work(targets)
-        if self.size <= LEAST_BYTES:
+        if is_here:
             bodies = self.kept.collect()
             return chain.from_iterable(work(target, bodies) for target in range(len(targets)))
         told = self.kept.stage(_routes(targets), work)

@@ -23,6 +23,7 @@ from applier.pipeline.scan.task_result import Part, TaskResult
 from applier.sink.format.file_layout import FileLayout
 from applier.sink.format.storage import LocalStorage
 from applier.sink.format.types import TableSchema, schema_json
+from applier.sink.iceberg.files import JavaStorage
 from applier.sink.iceberg.table import Table
 from applier.sink.write.file_index import read_index
 from applier.sink.write.file_writer import FileWriter
@@ -152,3 +153,39 @@ def test_one_share_looks_new_keys_up_and_its_cost_counts_for_the_next_window(tmp
 
     changes.take(StagedBatch([], 0, {}, 0, {}, credit=3))
     assert sample.credit == 3
+
+
+class _ByJava(JavaStorage):
+    """Files that Python does not reach."""
+
+    def __init__(self) -> None:
+        """Without a table."""
+
+    def open(self, location: str) -> Any:
+        """See `Storage.open`."""
+        return STORAGE.open(location)
+
+    def create(self, location: str) -> Any:
+        """See `Storage.create`."""
+        return STORAGE.create(location)
+
+
+class _Nowhere(Kept):
+    def stage(self, routes: pa.Table, work: StageWork) -> dict[int, Any]:
+        """See `KeptRows`."""
+        raise AssertionError("a task has no way to these files")
+
+
+def test_rows_of_a_table_that_only_java_reaches_come_to_this_process(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Tasks have no JVM: such a table is written as slowly as ever, and not refused."""
+    monkeypatch.setattr(far, "LEAST_BYTES", 200)
+    result = TaskResult(parts={(ACCOUNT, 0): [changed([*range(9)], first=Op.UPDATE, of=version(("id", "bigint")))]})
+    changes = batch(result, _Nowhere(kept(result).bodies), tmp_path)
+    changes.plan = replace(changes.plan, storage=_ByJava())
+
+    changes.rows.stage([changes])
+
+    staged = changes.staged(changes.plan)
+    assert (staged.upserted, staged.deleted) == (9, 2)
