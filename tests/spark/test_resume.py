@@ -845,7 +845,7 @@ def test_a_resume_that_fails_leaves_the_others_and_says_why(make: Make) -> None:
 def test_a_reason_is_asked_for(make: Make) -> None:
     """A table is parked for a reason that whoever finds it can read."""
     world = begun(make, "a")
-    with pytest.raises(ConfigError, match="--why is empty"):
+    with pytest.raises(ConfigError, match="--why is missing"):
         ask(world.config, "park", ["shop.a"], "", lambda _: None, take_over=True, spark=world.spark)
 
 
