@@ -22,7 +22,12 @@ public class LocalFileIO extends HadoopFileIO {
 
   public OutputFile newOutputFile(String location) {
     String path = path(location);
-    return path == null ? super.newOutputFile(location) : Files.localOutput(new File(path));
+    if (path == null) {
+      return super.newOutputFile(location);
+    }
+    // Iceberg fails the one of two tasks that finds the folder made between its look and its own attempt.
+    new File(path).getParentFile().mkdirs();
+    return Files.localOutput(new File(path));
   }
 
   /** The path of a local file; null for any other location. */
