@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Any, Protocol, TypeAlias, TypeVar
 
 import pyarrow as pa
@@ -26,6 +26,14 @@ StageWork: TypeAlias = Callable[[int, Mapping[PieceId, pa.Buffer]], Any]
 
 class KeepingJob(Protocol[R]):
     """A job whose rows may stay in the task that found them."""
+
+    @property
+    def at_once(self) -> int:
+        """Messages that one task should read at the most."""
+
+    @property
+    def whole(self) -> Collection[str]:
+        """Topics each of whose partitions one task must read from its first message to its last."""
 
     def __call__(self, parts: Iterable[PartitionMessages], /) -> R:
         """See `Job`."""
@@ -79,8 +87,8 @@ class Source(Protocol):
     def map(self, window: Window, job: KeepingJob[R]) -> list[R]:
         """Run a job over the messages of a window in several tasks; returns what each of them returned.
 
-        The job gets each partition in one task and in offset order, a part at a time. It is sent to the tasks, so it
-        must be picklable, as what it returns must be.
+        The job gets the messages of a partition in offset order, a part at a time: in one task, or in several whose
+        results are in this order. It is sent to the tasks, so it must be picklable, as what it returns must be.
 
         Raises:
             TransientError: The source does not answer, or tasks failed for a reason that may pass.

@@ -9,6 +9,7 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager, suppress
 from dataclasses import replace
+from functools import reduce
 from pathlib import Path
 from typing import Any, cast
 
@@ -29,6 +30,7 @@ from applier.consume.kafka.forward_consumer import FETCH_SIZE
 from applier.consume.kafka.prefetch import ahead
 from applier.consume.kafka.record_by_record import is_out_of_memory
 from applier.consume.source import Job, KeepingJob, KeptRows, R
+from applier.consume.tasks.plan import Reading, readings
 from applier.consume.tasks.spark import TaskRows
 from applier.consume.workers.pool import WorkerPool
 from applier.consume.workers.task_error import defect, is_outage
@@ -252,7 +254,8 @@ class KafkaSource(KafkaTopics):
                 return self._map_here(window, job)
             self.kept = self._rows
             try:
-                return self._rows.run(self._frame(window), job)
+                every = readings(window, job.at_once, self._rows.slots, job.whole)
+                return self._rows.run(reduce(DataFrame.unionAll, map(self._frame, every)), job)
             except (Py4JJavaError, PySparkException) as error:
                 if _is_result_too_large(error):
                     reason = "what tasks found does not fit into spark.driver.maxResultSize"
@@ -278,9 +281,9 @@ class KafkaSource(KafkaTopics):
             return True
         return self._engine == "driver" or (self._engine == "auto" and is_local(self._spark))
 
-    def _frame(self, window: Window) -> DataFrame:
+    def _frame(self, reading: Reading) -> DataFrame:
         spans: dict[str, dict[int, OffsetRange]] = defaultdict(dict)
-        for place, span in sorted(window.ranges.items()):
+        for place, span in sorted(reading.window.ranges.items()):
             spans[place.topic][place.partition] = span
         asked = {
             "assign": {topic: list(own) for topic, own in spans.items()},
@@ -290,7 +293,11 @@ class KafkaSource(KafkaTopics):
             "endingOffsets": {topic: {part: span.end for part, span in own.items()} for topic, own in spans.items()},
         }
         options = _OF_TASKS | self._options | {name: json.dumps(value) for name, value in asked.items()}
-        return self._spark.read.format("kafka").options(**options).load().select(*MESSAGE_SCHEMA.names)
+        if reading.most is not None:
+            options["maxRecordsPerPartition"] = str(reading.most)
+        frame = self._spark.read.format("kafka").options(**options).load().select(*MESSAGE_SCHEMA.names)
+        # Without a shuffle: a task reads its partitions one after another.
+        return frame if reading.tasks is None else frame.coalesce(reading.tasks)
 
     def close(self) -> None:
         """End the connections to the brokers, and the processes that decode."""

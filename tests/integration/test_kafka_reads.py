@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+import pyarrow as pa
 import pytest
 from confluent_kafka import Producer
 
@@ -12,6 +14,7 @@ from applier.changefeed.message import (
     MESSAGE_ORDER,
     MESSAGE_SCHEMA,
     Messages,
+    PartitionMessages,
     TopicPartition,
     by_place,
     rows_of,
@@ -20,6 +23,8 @@ from applier.changefeed.window import OffsetRange, Window
 from applier.config.source import SourceSection
 from applier.consume.kafka import client as kafka_client
 from applier.consume.spark import KafkaSource
+from applier.consume.tasks import plan
+from applier.consume.tasks.plan import Reading
 from applier.errors import SourceLost, TransientError
 from applier.pipeline.scan.tails import TAIL_MESSAGES
 from tests.integration.test_kafka_changes import until
@@ -32,9 +37,9 @@ if TYPE_CHECKING:
 PAYLOADS = (b"", None, b"\x00\xff" * 50, b"text", bytes(range(256)) * 40)
 
 
-def _source(spark: SparkSession, broker: Broker, *topics: str) -> KafkaSource:
+def _source(spark: SparkSession, broker: Broker, *topics: str, engine: str = "auto") -> KafkaSource:
     kafka = {"topics": topics, "kafka.bootstrap.servers": broker.bootstrap}
-    return KafkaSource(spark, SourceSection.model_validate({"kafka": kafka}), "reads")
+    return KafkaSource(spark, SourceSection.model_validate({"engine": engine, "kafka": kafka}), "reads")
 
 
 @pytest.fixture(scope="module")
@@ -63,12 +68,49 @@ def test_the_driver_reads_what_spark_reads(source: KafkaSource) -> None:
             TopicPartition("reads-a", 0): OffsetRange(250, 260),
         }
     )
-    expected = dict(by_place(source._frame(window).toArrow().cast(MESSAGE_SCHEMA).sort_by(MESSAGE_ORDER)))
+    expected = dict(by_place(source._frame(Reading(window)).toArrow().cast(MESSAGE_SCHEMA).sort_by(MESSAGE_ORDER)))
 
     assert len(rows_of(expected)) == 307
     assert source.read(window) == expected
     assert source.read(window) == expected
     assert source.collect(window) == expected
+
+
+@dataclass(frozen=True)
+class _Seen:
+    """Which offsets a task was given, in their order."""
+
+    at_once: int
+    whole: frozenset[str]
+
+    def __call__(self, parts: Iterable[PartitionMessages]) -> list[tuple[str, int]]:
+        return [
+            (str(place), int(str(offset))) for place, messages in parts for offset in messages["offset"].to_pylist()
+        ]
+
+    def apart(self, found: list[tuple[str, int]], task: int) -> list[list[pa.Table]]:
+        del found, task
+        return []
+
+
+def test_tasks_read_thin_partitions_together_and_parts_of_thick_ones(
+    spark: SparkSession, kafka: Broker, source: KafkaSource, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each message in one task, and what they find in the order of offsets; what must stay whole is in one task."""
+    del source  # It has made the topics.
+    monkeypatch.setattr(plan, "_LEAST", 1)
+    spans = {("reads-a", 0): (0, 300), ("reads-a", 1): (3, 10), ("reads-b", 0): (0, 300), ("reads-b", 1): (10, 40)}
+    window = Window({TopicPartition(*place): OffsetRange(*span) for place, span in spans.items()})
+    tasks = _source(spark, kafka, "reads-b", "reads-a", engine="spark")
+    try:
+        found = tasks.map(window, _Seen(100, frozenset({"reads-b"})))
+    finally:
+        tasks.close()
+
+    every = [item for task in found for item in task]
+    assert sorted(map(len, found)) == [37, 100, 100, 100, 300]
+    for place, span in window.ranges.items():
+        assert [offset for name, offset in every if name == str(place)] == list(range(*span))
 
 
 def test_chunks_are_the_whole_in_its_order(source: KafkaSource) -> None:

@@ -22,6 +22,7 @@ from applier.changefeed.message import UNREADABLE, PartitionMessages, Position, 
 from applier.changefeed.row_block import ColumnBlock, Ints, without
 from applier.changefeed.table import TableName, TableVersion, refuse_nul, refuse_rekeyed
 from applier.changefeed.types import TypeRules
+from applier.consume.tasks.plan import TASK_MESSAGES
 from applier.consume.window_size import NO_LIMIT, WindowTooLargeError
 from applier.ddl.late_rows import Lates
 from applier.decode.avro.namesakes import Shown
@@ -69,6 +70,8 @@ class DecodeTask:
         most_bytes: Bytes of messages at which the task ends: the window is too large.
         splits: Where ranges of the keys of large tables begin: rows of one are staged together.
         piece_rows: As of `pieces.cut`.
+        at_once: See `KeepingJob`.
+        whole: See `KeepingJob`; `TaskResult.misread` shows which these are.
     """
 
     protocol: str
@@ -87,6 +90,8 @@ class DecodeTask:
     most_bytes: int = NO_LIMIT
     splits: Mapping[TableName, Sequence[int]] = field(default_factory=dict)
     piece_rows: int = PIECE_ROWS
+    at_once: int = TASK_MESSAGES
+    whole: frozenset[str] = frozenset()
 
     def apart(self, found: TaskResult, task: int) -> list[list[pa.Table]]:
         """See `KeepingJob`."""

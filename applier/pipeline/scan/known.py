@@ -65,6 +65,11 @@ class Known:
     splits: Mapping[TableName, Sequence[int]] = field(default_factory=dict)
 
     @property
+    def counted(self) -> frozenset[TableName]:
+        """Tables without a key: each of their changes counts."""
+        return frozenset(version.name for version in self.versions.values() if not version.shape.is_idempotent)
+
+    @property
     def floors(self) -> Mapping[TableName, int]:
         """Commit ts at or below which rows of a table are in it; below `applied` only in a feed in offset order."""
         return {**self.applied_of, **{name: ts for name, ts in self.loaded.items() if ts > self.applied}}

@@ -13,6 +13,7 @@ from functools import partial
 from applier.changefeed.message import Messages, TopicPartition
 from applier.changefeed.window import Window
 from applier.consume.source import Source
+from applier.consume.tasks.plan import TASK_MESSAGES
 from applier.consume.window_size import NO_LIMIT, WindowTooLargeError
 from applier.decode.protocols import decoder_of_thread
 from applier.errors import DecodeError, SchemaUnknown
@@ -54,6 +55,7 @@ class WindowScanner:
         taken: Shows the order of renames that involve tables not known here.
         ceiling: Commit ts above which nothing is due, however far the watermark is.
         schema_deadline: For schemas that the registry does not know yet.
+        whole: As `DecodeTask.whole`: topics that a window has shown to be such.
     """
 
     source: Source
@@ -65,13 +67,21 @@ class WindowScanner:
     taken: Taken | None = None
     ceiling: int = NO_WATERMARK
     schema_deadline: Deadline = field(default_factory=Deadline)
+    whole: set[str] = field(default_factory=set)
 
     def may_come(self, error: DecodeError | None) -> bool:
         """Whether a message may be read yet that cannot be now: its schema may be late in the registry."""
         return isinstance(error, SchemaUnknown) and not self.schema_deadline.is_over(error.schema_id)
 
     def scan(
-        self, window: Window, known: Known, stopwatch: Stopwatch, *, local: bool, most_bytes: int = NO_LIMIT
+        self,
+        window: Window,
+        known: Known,
+        stopwatch: Stopwatch,
+        *,
+        local: bool,
+        most_bytes: int = NO_LIMIT,
+        at_once: int = TASK_MESSAGES,
     ) -> WindowScan:
         """Find out what a window holds; reads only.
 
@@ -81,6 +91,7 @@ class WindowScanner:
             stopwatch: Takes the time of the stages `read` and `decode`.
             local: True to collect the messages and decode in the driver, False to decode in Spark's tasks.
             most_bytes: Bytes of messages at which each process that decodes ends.
+            at_once: As `DecodeTask.at_once`.
 
         Raises:
             WindowTooLargeError: The window has more bytes.
@@ -90,7 +101,17 @@ class WindowScanner:
         typed = typed_by((), known.tables) if self.rows_describe else {}
         order = type(self.template.order)(known.applied, known.floors, known.covered, passages(known.passed, ()))
         late = known.late_in(order)
-        job = replace(self.template, order=order, typed=typed, most_bytes=most_bytes, late=late, splits=known.splits)
+        self.whole.update(known.topics[name] for name in known.counted & known.topics.keys())
+        job = replace(
+            self.template,
+            order=order,
+            typed=typed,
+            most_bytes=most_bytes,
+            late=late,
+            splits=known.splits,
+            at_once=at_once,
+            whole=frozenset(self.whole),
+        )
         found = WindowScan(window, dict(known.resolved), job, ceiling=self.ceiling)
         found.job = replace(job, shown=shown(found, known))
         with stopwatch.stage("read"):
@@ -158,13 +179,20 @@ class WindowScanner:
         """
         learnt = found.learn(known)
         # Before the bad messages: a value may fit its column once a DDL of this very window has shown its type.
-        if self._cut(found, known):
+        if self._cut(found, known) or self._mend(found):
             return False
         if found.results.bad:
             return self._set_aside(found)
         if found.results.waiting and (learnt or found.learn_loaded(known)):
             return False
         return False if self._hold_back(found) or self._go_further(found, known) else None
+
+    def _mend(self, found: WindowScan) -> bool:
+        """Let one task read each partition of a topic, where several have read one that they must not; True if so."""
+        torn = found.results.misread
+        self.whole.update(torn)
+        found.job = replace(found.job, whole=frozenset(self.whole))
+        return bool(torn)
 
     def _set_aside(self, found: WindowScan) -> bool:
         """Bad messages become dead letters, their table is left out, or the first of them ends the window.

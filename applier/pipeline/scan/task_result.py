@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import chain
 from typing import cast
 
 import pyarrow as pa
@@ -136,6 +137,7 @@ class TaskResult:
         versions: Table versions that messages brought.
         topics: The topic of each table, as its rows and BOOTSTRAP messages show it.
         read: Messages per partition.
+        torn: Partitions that several tasks have each read a part of.
         resolved: Highest resolved ts per partition.
         held: Lowest offset per partition that is not applied at the watermark and must be read again.
         waiting: Rows without a known version, by table, version and partition.
@@ -150,6 +152,7 @@ class TaskResult:
     versions: dict[tuple[TableName, int], TableVersion] = field(default_factory=dict)
     topics: dict[TableName, str] = field(default_factory=dict)
     read: dict[TopicPartition, int] = field(default_factory=dict)
+    torn: set[TopicPartition] = field(default_factory=set)
     resolved: dict[TopicPartition, int] = field(default_factory=dict)
     held: dict[TopicPartition, int] = field(default_factory=dict)
     waiting: dict[tuple[TableName, int, TopicPartition], Waiting] = field(default_factory=dict)
@@ -161,6 +164,17 @@ class TaskResult:
     def has_rows(self) -> bool:
         """Whether it met due rows, also such that were passed over: other names may make them another table's."""
         return bool(self.parts or self.bad or self.counts["excluded"] or self.counts["replayed"])
+
+    @property
+    def misread(self) -> set[str]:
+        """Topics with a torn partition whose rows count by what came before them, and not by commit ts and place alone.
+
+        Rows without a key are counted by runs, which a tear would halve, and behind the watermarks of their partition.
+        A row without a commit ts follows whatever came before it.
+        """
+        parts = chain.from_iterable(self.parts.values())
+        counted = {part.topic for part in parts if part.first_ts == 0 or not part.version.shape.is_idempotent}
+        return counted.intersection(place.topic for place in self.torn)
 
     def apart(self, task: int, splits: Mapping[TableName, Sequence[int]], piece_rows: int) -> list[list[pa.Table]]:
         """Leave the rows out, and return them: for each part its pieces; see `Part.apart`."""
@@ -223,6 +237,7 @@ class TaskResult:
         self.bad += other.bad
         for name, points in other.late.items():
             self.late.setdefault(name, set()).update(points)
+        self.torn |= self.read.keys() & other.read.keys()
         for place, count in other.read.items():
             self.read[place] = self.read.get(place, 0) + count
         for place, ts in other.resolved.items():
