@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
-from itertools import groupby
-from operator import itemgetter
-from typing import Any, TypeAlias, cast
+from typing import Any, cast
 
 import numpy as np
 import pyarrow as pa
@@ -15,13 +13,8 @@ from applier.changefeed.change_batch import ChangeBatch, Changes, KeylessBatch
 from applier.changefeed.event import Op
 from applier.changefeed.table import Keyed, Keyless, TableShape
 from applier.changefeed.ts import LOGICAL
-from applier.order.reduce import META
-
-_Values: TypeAlias = tuple[str, ...]
-"""A row of a table without a key, as something to look up."""
-
-_Halves: TypeAlias = tuple[tuple[bool, _Values], ...]
-"""A change of such a table: rows, each with whether it is added."""
+from applier.order.bags import Image, changes, images
+from applier.order.reduce import data_of
 
 
 def merge(parts: Sequence[pa.Table], shape: TableShape, *, by_place: bool = False, exact: bool = True) -> Changes:
@@ -71,12 +64,11 @@ def merge_bag(parts: Sequence[pa.Table], *, by_place: bool = False) -> KeylessBa
     """
     rows = pa.concat_tables(parts, promote_options="permissive").combine_chunks()
     data = data_of(rows)
-    images = [tuple(repr(value) for value in row.values()) for row in data.to_pylist()]
-    net: Counter[_Values] = Counter()
-    for change, count in _counted(parts, rows, images, by_place=by_place):
-        for present, image in change:
-            net[image] += count if present else -count
-    place = {image: row for row, image in enumerate(images)}
+    found = images(rows)
+    net: Counter[Image] = Counter()
+    for (present, image), count in _counted(parts, rows, found, by_place=by_place):
+        net[image] += count if present else -count
+    place = {image: row for row, image in enumerate(found)}
     added = [place[image] for image, count in net.items() for _ in range(count)]
     removed = [place[image] for image, count in net.items() for _ in range(-count)]
     return KeylessBatch(
@@ -85,9 +77,9 @@ def merge_bag(parts: Sequence[pa.Table], *, by_place: bool = False) -> KeylessBa
 
 
 def _counted(
-    parts: Sequence[pa.Table], rows: pa.Table, images: Sequence[_Values], *, by_place: bool
-) -> Iterator[tuple[_Halves, int]]:
-    """Each different change of a commit ts, as the rows that it takes away and adds, and how often it was made.
+    parts: Sequence[pa.Table], rows: pa.Table, found: Sequence[Image], *, by_place: bool
+) -> Iterator[tuple[tuple[bool, Image], int]]:
+    """The rows that each different change of a commit ts takes away and adds, and how often it was made.
 
     Content does not distinguish two equal changes of one transaction from one that was sent twice. Place does. Whatever
     dispatcher chooses the partition, it looks at the values, the commit ts and the table: equal changes go to one
@@ -97,23 +89,17 @@ def _counted(
     Of a commit ts that is only a millisecond that holds in each partition alone: several transactions may share it.
     """
     source = np.repeat(np.arange(len(parts)), [len(part) for part in parts]).tolist()
-    present: list[bool] = _numbers(rows, "\0present").tolist()
-    names = ("\0ts", "\0replay", "\0partition", "\0run", "\0offset", "\0index")
+    names = ("\0ts", "\0replay", "\0partition", "\0run", "\0present")
     places = zip(source, *(rows[name].to_pylist() for name in names), strict=True)
-    runs: defaultdict[tuple[int, tuple[int, ...], _Halves], Counter[tuple[int, int, int]]] = defaultdict(Counter)
+    runs: defaultdict[tuple[Any, ...], Counter[tuple[int, int, int]]] = defaultdict(Counter)
     # The halves of an update count together: two rows may become one, and which partition they are in shows the other.
-    for place, halves in groupby(zip(places, present, images, strict=True), itemgetter(0)):
-        number, ts, replay, partition, run, *_ = place
+    for place, image, change in zip(places, found, changes(rows, found, source), strict=True):
+        number, ts, replay, partition, run, present = place
         if not replay:
             within = (number, partition) if by_place and not ts & LOGICAL else ()
-            runs[ts, within, tuple(half[1:] for half in halves)][number, partition, run] += 1
-    for (*_, change), counts in runs.items():
-        yield change, max(counts.values())
-
-
-def data_of(rows: pa.Table) -> pa.Table:
-    """The table's own columns."""
-    return rows.drop_columns([name for name in rows.column_names if name.startswith(META)])
+            runs[ts, within, change, present, image][number, partition, run] += 1
+    for (*_, present, image), counts in runs.items():
+        yield (present, image), max(counts.values())
 
 
 def last_per_key(rows: pa.Table, key: Sequence[str], *, by_place: bool = False) -> pa.Table:

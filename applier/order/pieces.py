@@ -69,7 +69,7 @@ class Pieces:
         first_ts: Lowest commit ts of its rows; None if it has none.
         last_ts: Highest commit ts of its rows; 0 if it has none.
         shows_image: Whether a row is an image, and not a delete.
-        key: Type of each key column.
+        columns: Name and type of each key column; without a key, of all columns.
         ranges: Of each piece the range, or `ANYWHERE`.
         levels: Of each piece how many bits of the hashes are the same.
         numbers: Of each piece these bits.
@@ -83,7 +83,7 @@ class Pieces:
     first_ts: int | None
     last_ts: int
     shows_image: bool
-    key: tuple[pa.DataType, ...]
+    columns: tuple[tuple[str, pa.DataType], ...]
     ranges: Sequence[int]
     levels: Sequence[int]
     numbers: Sequence[int]
@@ -116,11 +116,11 @@ def cut(
 
     Args:
         rows: The rows.
-        key: Names of the key columns; rows without one stay together.
+        key: Names of the key columns; of rows without a key `bags.IMAGE`.
         splits: Where ranges of the first key column begin, if it holds whole numbers.
         piece_rows: Rows of a piece, about.
     """
-    if not key or rows.num_rows <= piece_rows // _FEW:
+    if rows.num_rows <= piece_rows // _FEW:
         yield (ANYWHERE, 0, 0), rows
         return
     places, hashes = _ranges(rows[key[0]], splits), _hashes(rows, key)
@@ -158,7 +158,7 @@ def shares(parts: Sequence[Pieces], most_bytes: float) -> list[Share]:
         for place, rows in zip(part.ranges, part.rows, strict=True):
             sizes[place] += rows * part.row_bytes
     # Equal keys of two types need not have equal hashes.
-    if sum(sizes.values()) <= most_bytes or len({part.key for part in parts}) > 1 or not parts[0].key:
+    if sum(sizes.values()) <= most_bytes or len({part.columns for part in parts}) > 1:
         return [Share()]
     found, start, held = list[Share](), 0, 0.0
     for place in range(max(sizes) + 1):

@@ -193,6 +193,11 @@ def group(version: TableVersion, *, by_place: bool = False) -> Group:
             return KeylessGroup(version)
 
 
+def data_of(rows: pa.Table) -> pa.Table:
+    """The table's own columns."""
+    return rows.drop_columns([name for name in rows.column_names if name.startswith(META)])
+
+
 def _table(rows: Iterable[tuple[Any, ...]], schema: pa.Schema) -> pa.Table:
     columns = list(zip(*rows, strict=True)) or [()] * len(schema)
     arrays = [pa.array(values, kind) for values, kind in zip(columns, schema.types, strict=True)]

@@ -12,8 +12,8 @@ import pyarrow as pa
 from applier.changefeed.event import Op
 from applier.changefeed.row_block import ColumnBlock, Ints
 from applier.changefeed.table import TableVersion
-from applier.order.merge import data_of, last_per_key
-from applier.order.reduce import KEYED_SCHEMA
+from applier.order.merge import last_per_key
+from applier.order.reduce import KEYED_SCHEMA, data_of
 
 _REDUCE_ROWS = 100_000
 """Rows beyond twice the survivors that are reduced together, so that memory grows with the keys and not the rows."""

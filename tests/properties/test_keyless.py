@@ -10,19 +10,22 @@ import os
 import random
 from collections import Counter, defaultdict
 from collections.abc import Sequence
+from typing import cast
 
 import pyarrow as pa
 import pytest
 
 from applier.changefeed.change_batch import KeylessBatch
 from applier.changefeed.message import MESSAGE_SCHEMA, by_place
-from applier.changefeed.table import TableName
+from applier.changefeed.table import Keyless, TableName
 from applier.changefeed.types import TypeRules
 from applier.decode.options import DecoderOptions
+from applier.order.bags import IMAGE, together
 from applier.order.feed_order import ResolvedOrder
 from applier.order.merge import merge
+from applier.order.pieces import Pieces, shares, within
 from applier.pipeline.scan.decode_task import DecodeTask
-from applier.pipeline.scan.task_result import TaskResult
+from applier.pipeline.scan.task_result import Part, TaskResult
 from tests.lab import bag
 from tests.properties.histories import History
 from tests.ticdc import Changefeed, Habits, Record
@@ -44,6 +47,7 @@ def test_rows_sent_again_to_other_partitions_count_once(seed: int) -> None:
         for (name, _), parts in _read(sent, applied, upto, tasks=chance.randint(1, 3)).parts.items():
             batch = merge([part.here for part in parts], parts[0].version.shape)
             assert isinstance(batch, KeylessBatch)
+            assert _parted(parts) == [bag(rows.to_pylist()) for rows in (batch.inserts, batch.deletes)]
             tables[name].update(bag(batch.inserts.to_pylist()))
             tables[name].subtract(bag(batch.deletes.to_pylist()))
         applied = upto
@@ -53,6 +57,28 @@ def test_rows_sent_again_to_other_partitions_count_once(seed: int) -> None:
         assert all(count >= 0 for rows in tables.values() for count in rows.values())
 
     assert applied == feed.database.ts
+
+
+def _parted(parts: Sequence[Part]) -> list[list[str]]:
+    """What shares of the rows make of them, each of its own; what is found may be in any of them."""
+    cuts = [part.apart(0, number, (), 4) for number, part in enumerate(parts)]
+    told = [cast("Pieces", part.rows) for part, _ in cuts]
+    found: list[list[str]] = [[], []]
+    for share in shares(told, sum(one.size for one in told) / 3):
+        rows = [
+            [
+                within(pieces[number], (IMAGE,), (), share) if is_coarse else pieces[number]
+                for number, is_coarse in one.of(share)
+            ]
+            for one, (_, pieces) in zip(told, cuts, strict=True)
+        ]
+        tables = [pa.concat_tables(one) for one in rows if one]
+        batch = merge([together(one) if share.is_all else one for one in tables], Keyless()) if tables else None
+        if isinstance(batch, KeylessBatch):
+            found = [
+                one + bag(more.to_pylist()) for one, more in zip(found, (batch.inserts, batch.deletes), strict=True)
+            ]
+    return [sorted(one) for one in found]
 
 
 def _feed(chance: random.Random) -> Changefeed:

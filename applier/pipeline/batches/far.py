@@ -14,13 +14,15 @@ from typing import TypeAlias
 import numpy as np
 import pyarrow as pa
 
-from applier.changefeed.table import Keyed, TableName
+from applier.changefeed.table import Keyed, Keyless, TableName
 from applier.consume.source import KeptRows, PieceId
 from applier.errors import ApplierError, TransientError
+from applier.order.bags import IMAGE, together
 from applier.order.pieces import Pieces, Share, marked, shares, within
 from applier.pipeline.batches.batch import Batch, Fit, Merging
 from applier.pipeline.scan.window_scan import WindowScan
 from applier.pipeline.tables.target_tables import TargetTables
+from applier.sink.format.types import TableSchema
 from applier.sink.iceberg.files import JavaStorage
 from applier.sink.write.stage import Stage, StagedBatch
 from applier.sink.write.table_writer import TableWriter
@@ -76,7 +78,9 @@ class ShareTask:
             return error
 
     def _rows(self, place: tuple[int, int], bodies: Mapping[PieceId, pa.Buffer]) -> pa.Table:
-        return pa.concat_tables(list(self._pieces(place, bodies)))
+        rows = pa.concat_tables(list(self._pieces(place, bodies)))
+        is_bag = isinstance(self.merging.shape, Keyless)
+        return together(rows) if is_bag and self.share.is_all else rows
 
     def _pieces(self, place: tuple[int, int], bodies: Mapping[PieceId, pa.Buffer]) -> Iterator[pa.Table]:
         shape = self.merging.shape
@@ -87,8 +91,8 @@ class ShareTask:
                 # A lost task that is run again may number its parts otherwise, as its decoder has learnt more or less:
                 # rows of another table would be taken for those of this one.
                 raise TransientError("Rows of a lost task were made again, and not as before.", _AGAIN)
-            if is_coarse and isinstance(shape, Keyed):
-                rows = within(rows, shape.key, self.splits, self.share)
+            if is_coarse:
+                rows = within(rows, shape.key if isinstance(shape, Keyed) else (IMAGE,), self.splits, self.share)
             yield rows.replace_schema_metadata(None)
 
 
@@ -154,8 +158,11 @@ class FarBatch:
         """The tasks that stage it together; one of them, another for each snapshot, looks new keys up."""
         parts = [part.rows for part in self.batch.parts if isinstance(part.rows, Pieces)]
         by_place = {(part.task, part.part): (part, fit) for part, fit in zip(parts, self.fits, strict=True)}
-        splits = self.rows.splits.get(self.batch.name, ())
-        found = shares(parts, most_bytes)
+        splits = self.rows.splits.get(self.batch.name, ()) if self.key else ()
+        if not self.key:
+            # Each share looks for its rows in all files: more shares than slots would take longer than one.
+            most_bytes = max(most_bytes, sum(part.size for part in parts) / self.rows.kept.slots)
+        found = shares(parts, most_bytes) if self.key or _stay_apart(parts, self.plan.layout.schema) else [Share()]
         sampled = (self.plan.index.snapshot_id or 0) % len(found)
         for at_share, share in enumerate(found):
             wanted = {
@@ -231,6 +238,14 @@ class FarRows:
         if told.keys() != set(range(len(targets))):
             raise TransientError("Spark gave no answer for a part of the rows.", _AGAIN)
         return chain.from_iterable(told.values())
+
+
+def _stay_apart(parts: Sequence[Pieces], schema: TableSchema) -> bool:
+    """Whether rows without a key that differ do so in the columns of their table, which may lack some, or digits."""
+    fields = [(schema.field(name), kind) for part in parts for name, kind in part.columns]
+    return all(
+        field is not None and (field.arrow == kind or not pa.types.is_floating(field.arrow)) for field, kind in fields
+    )
 
 
 def _sum(outcomes: Sequence[Outcome]) -> Outcome:

@@ -13,8 +13,10 @@ import pyarrow.compute as pc
 from applier.changefeed.message import TopicPartition
 from applier.changefeed.table import TableName, TableVersion
 from applier.errors import DecodeError
+from applier.order.bags import IMAGE, hashed
 from applier.order.barrier import Barrier
 from applier.order.pieces import SOURCE, Pieces, cut, marked
+from applier.order.reduce import data_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,18 +76,21 @@ class Part:
         version, key = self.version, self.version.key
         source = f"{self.topic} {version.name} {version.version}"
         rows = self.here.replace_schema_metadata({SOURCE: source.encode()})
+        told = data_of(rows).schema if not key else [rows.schema.field(name) for name in key]
+        columns = tuple((column.name, column.type) for column in told)
+        if not key:
+            rows, key, splits = hashed(rows), (IMAGE,), ()
         places, tables = zip(*cut(rows, key, splits, piece_rows), strict=True)
         ranges, levels, numbers = zip(*places, strict=True)
-        types = tuple(rows.schema.field(name).type for name in key)
         shows = bool(pc.any(rows["\0present"]).as_py())
         counts = tuple(table.num_rows for table in tables)
-        told = Pieces(
+        pieces = Pieces(
             task=task,
             part=number,
             first_ts=self.first_ts,
             last_ts=self.last_ts,
             shows_image=shows,
-            key=types,
+            columns=columns,
             ranges=ranges,
             levels=levels,
             numbers=numbers,
@@ -93,7 +98,7 @@ class Part:
             marks=tuple(marked(table) for table in tables),
             row_bytes=rows.nbytes / max(1, rows.num_rows),
         )
-        return replace(self, rows=told), list(tables)
+        return replace(self, rows=pieces), list(tables)
 
 
 @dataclass(frozen=True, slots=True)

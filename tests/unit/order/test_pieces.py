@@ -46,7 +46,9 @@ def test_every_row_is_in_one_share_and_equal_keys_are_in_the_same(
         places, pieces = zip(*cut(rows, ["id"], splits, 64), strict=True)
         ranges, levels, bits = zip(*places, strict=True)
         counts = tuple(piece.num_rows for piece in pieces)
-        told.append(Pieces(number, 0, 1, 2, True, (rows["id"].type,), ranges, levels, bits, counts, counts, 10.0))
+        told.append(
+            Pieces(number, 0, 1, 2, True, (("id", rows["id"].type),), ranges, levels, bits, counts, counts, 10.0)
+        )
         held.append(pieces)
 
     owner: dict[int, int] = {}
@@ -63,16 +65,15 @@ def test_every_row_is_in_one_share_and_equal_keys_are_in_the_same(
     assert kind == "double" or len(found) > 4
 
 
-def test_few_rows_and_rows_without_a_key_stay_together() -> None:
-    """What carries a piece weighs more than they do, and a bag is compared as a whole."""
+def test_few_rows_stay_together() -> None:
+    """What carries a piece weighs more than they do."""
     rows = pa.table({"id": pa.array(range(100))})
-    assert [place for place, _ in cut(rows, [], (), 8)] == [(ANYWHERE, 0, 0)]
     assert [place for place, _ in cut(rows, ["id"], (), 800)] == [(ANYWHERE, 0, 0)]
 
 
 def test_keys_of_two_types_are_not_parted() -> None:
     """Equal ones need not have equal hashes."""
-    one = Pieces(0, 0, 1, 2, True, (pa.int64(),), (0,), (0,), (0,), (9_000,), (0,), 100.0)
-    other = Pieces(1, 0, 1, 2, True, (pa.string(),), (0,), (0,), (0,), (9_000,), (0,), 100.0)
+    one = Pieces(0, 0, 1, 2, True, (("id", pa.int64()),), (0,), (0,), (0,), (9_000,), (0,), 100.0)
+    other = Pieces(1, 0, 1, 2, True, (("id", pa.string()),), (0,), (0,), (0,), (9_000,), (0,), 100.0)
     assert shares([one, other], 10.0) == [Share()]
     assert len(shares([one, one], 100_000.0)) > 1
