@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 
 from applier.changefeed.message import TopicPartition
 from applier.changefeed.window import OffsetRange, Window
@@ -14,11 +14,15 @@ def next_window(
     bounds: Mapping[TopicPartition, OffsetRange],
     limit: int,
     least: Mapping[TopicPartition, int] | None = None,
+    whole: Collection[str] = (),
+    share: int = 1 << 62,
 ) -> Window:
     """The next window, of `limit` messages at the most.
 
     A backlog larger than `limit` is cut in proportion to what each partition has left, so that all of them advance
     through about the same time: the watermark is the minimum, and the partition that got least would hold it back.
+
+    Of a partition of a topic that is read `whole`, as one task has to take it all, it has a `share` at the most.
 
     Partitions that `next_offsets` lacks start at their first offset. Each partition with a backlog gets one message at
     least, and reaches its end in `least` all the same, as far as the source does.
@@ -36,6 +40,8 @@ def next_window(
     if missing:
         raise SourceLost(f"The source no longer has partition {missing[0]}.", _LOST_HINT)
     backlog = sum(len(span) for span in todo.values())
+    if largest := max((len(span) for place, span in todo.items() if place.topic in whole), default=0):
+        limit = min(limit, share * backlog // largest)
     if backlog <= limit:
         return Window(todo)
     shares = {p: s.start + max(1, len(s) * limit // backlog) for p, s in todo.items()}

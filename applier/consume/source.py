@@ -32,6 +32,10 @@ class KeepingJob(Protocol[R]):
         """Messages that one task should read at the most."""
 
     @property
+    def here(self) -> int:
+        """Messages of a window that this process may read where tasks have no memory for them."""
+
+    @property
     def whole(self) -> Collection[str]:
         """Topics each of whose partitions one task must read from its first message to its last."""
 
@@ -68,6 +72,10 @@ class Source(Protocol):
     @property
     def kept(self) -> KeptRows | None:
         """See the class."""
+
+    @property
+    def slots(self) -> int:
+        """Processes that share the messages of a `map`, now."""
 
     def bounds(self) -> Mapping[TopicPartition, OffsetRange]:
         """First offset kept and end offset (exclusive) of every partition, now."""

@@ -32,6 +32,7 @@ from applier.consume.kafka.record_by_record import is_out_of_memory
 from applier.consume.source import Job, KeepingJob, KeptRows, R
 from applier.consume.tasks.plan import Reading, readings
 from applier.consume.tasks.spark import TaskRows
+from applier.consume.window_size import WindowTooLargeError
 from applier.consume.workers.pool import WorkerPool
 from applier.consume.workers.task_error import defect, is_outage
 from applier.errors import ConfigError, OutsideRefused, SourceLost, TerminalError, TransientError
@@ -83,6 +84,11 @@ class ArchiveSource(Archive):
         self._spark = spark
         self._rows = TaskRows(spark, _reading)
         self.kept: KeptRows | None = None
+
+    @property
+    def slots(self) -> int:
+        """See `Source`; one task reads each partition."""
+        return 1
 
     def topic_ids(self) -> Mapping[str, str]:
         """See `Source`; records do not show it."""
@@ -232,6 +238,17 @@ class KafkaSource(KafkaTopics):
         self.kept: KeptRows | None = None
         self._pool = WorkerPool(min(spark.sparkContext.defaultParallelism, os.cpu_count() or 1, _MOST_PROCESSES))
 
+    @property
+    def _is_here(self) -> bool:
+        return self._engine == "driver" or (self._engine == "auto" and is_local(self._spark))
+
+    @property
+    def slots(self) -> int:
+        """See `Source`: what the executors that are alive have. A window for them has several tasks for each slot, so
+        that Spark asks for more executors where it may, and the next window is larger.
+        """
+        return 1 if self._is_here else self._rows.slots
+
     def bounds(self) -> Mapping[TopicPartition, OffsetRange]:
         """See `Source`."""
         self._pool.tend()
@@ -265,7 +282,11 @@ class KafkaSource(KafkaTopics):
                     raise
             shown = [str(place) for place in sorted(window.ranges)]
             logger().warning("tasks cannot decode a window", reason=reason, partitions=shown, messages=window.messages)
-            self._heavy, self.kept = window, None
+            self.kept = None
+            if window.messages > job.here:
+                # What is a share of it for each of many tasks is more than this process holds.
+                raise WindowTooLargeError(0, 0)
+            self._heavy = window
             return self._map_here(window, job)
 
     def _map_here(self, window: Window, job: Job[R]) -> list[R]:
@@ -277,9 +298,7 @@ class KafkaSource(KafkaTopics):
         """True if the driver reads it: on one machine a process that decodes what another reads costs half as much as
         tasks do.
         """
-        if window == self._heavy:
-            return True
-        return self._engine == "driver" or (self._engine == "auto" and is_local(self._spark))
+        return window == self._heavy or self._is_here
 
     def _frame(self, reading: Reading) -> DataFrame:
         spans: dict[str, dict[int, OffsetRange]] = defaultdict(dict)

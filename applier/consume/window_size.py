@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from applier.changefeed.window import Window
+from applier.consume.tasks.plan import TASK_BYTES, TASK_MESSAGES
 
 LONGEST = 64
 """How many times the usual size a window may have."""
@@ -33,25 +35,61 @@ class WindowTooLargeError(Exception):
         return f"{self.messages} messages have {self.size} bytes"
 
 
+class Limits(NamedTuple):
+    """What each process that decodes may take of a window.
+
+    Attributes:
+        most_bytes: Bytes of messages at which it ends: the window is too large.
+        at_once: Messages that a task of several should read at the most.
+        here: Messages of a window that this process takes where tasks cannot.
+    """
+
+    most_bytes: int = NO_LIMIT
+    at_once: int = TASK_MESSAGES
+    here: int = NO_LIMIT
+
+
 @dataclass(slots=True)
 class WindowSize:
-    """The size of the next window: what `source.messages_per_step` and `source.bytes_per_step` allow, `stretch` times.
+    """The size of the next window: what `source.messages_per_step` and `source.bytes_per_step` allow, several times.
 
-    It is stretched because the watermark stood still in a full window.
+    Attributes:
+        slots: Processes that decode at once; a window has a share for each.
+        stretch: Shares are stretched so many times, because the watermark stood still in a full window.
     """
 
     messages_per_step: int
     bytes_per_step: int
+    slots: int = 1
     stretch: int = 1
     _message_bytes: float | None = field(default=None, init=False)
 
     @property
+    def times(self) -> int:
+        """How many times the window is what one process takes of it unstretched."""
+        return max(self.stretch, min(self.stretch * self.slots, LONGEST))
+
+    @property
     def messages(self) -> int:
         """Messages to plan the next window for."""
+        return self._usual * self.times
+
+    @property
+    def share(self) -> int:
+        """Messages of it that one process may have to take: those of a partition that is read whole."""
+        return self._usual * self.stretch
+
+    @property
+    def _usual(self) -> int:
         limit = self.messages_per_step
         if self._message_bytes:
             limit = min(limit, int(self.bytes_per_step * _SHARE / self._message_bytes))
-        return max(1, limit) * self.stretch
+        return max(1, limit)
+
+    def limits(self, most_bytes: int) -> Limits:
+        """Those of a window; a `most_bytes` of `NO_LIMIT` stands for one that cannot be shorter."""
+        at_once = min(TASK_MESSAGES, int(TASK_BYTES / (self._message_bytes or 1)))
+        return Limits(most_bytes, max(1, at_once), NO_LIMIT if most_bytes == NO_LIMIT else self.share)
 
     @property
     def most_bytes(self) -> int:
@@ -69,4 +107,7 @@ class WindowSize:
 
     def adapt(self, longest: int, *, is_enough: bool) -> None:
         """Go back to the usual size, or allow twice as much if that was not enough, at most `longest` times it."""
-        self.stretch = 1 if is_enough else min(self.stretch * 2, longest)
+        if is_enough:
+            self.stretch = 1
+        elif self.times < longest:
+            self.stretch = min(self.stretch * 2, longest)

@@ -70,6 +70,10 @@ class NextStep:
         return sum(max(0, span.end - next_offsets.get(place, span.start)) for place, span in self.bounds.items())
 
 
+_SIZES = frozenset({"messages_per_step", "bytes_per_step"})
+"""Settings that hold for a window however many processes decode it, where the user has set them."""
+
+
 @dataclass(slots=True)
 class StepReader:
     """Reads the window of the next step; applies nothing.
@@ -96,12 +100,14 @@ class StepReader:
     @property
     def is_longest(self) -> bool:
         """Whether the window has the most messages that one may have."""
-        return self._size.stretch >= self._longest
+        return self._size.times >= self._longest
 
     def look(self, ends: Mapping[TopicPartition, int] | None, stopwatch: Stopwatch) -> NextStep:
         """Read the next window without applying anything; see `step` for the arguments and the errors."""
         with stopwatch.stage("plan"):
             bounds = capped(self.source.bounds(), ends)
+            if _SIZES.isdisjoint(self.config.source.model_fields_set):
+                self._size.slots = self.source.slots
             window = self._next_window(bounds)
             several = len({place.topic for place in bounds}) > 1
             later = capped(self.source.bounds(), ends) if several else bounds
@@ -136,7 +142,9 @@ class StepReader:
             # The names have moved: what else came of their rows since would be taken for rows that the tables have.
             at = {place: self.state.next_offsets.get(place, span.start) for place, span in bounds.items()}
             bounds = capped(bounds, {**at, **moving.ends})
-        return next_window(self.state.next_offsets, bounds, min(self._size.messages, most), self._least())
+        size, whole = self._size, self.scanner.whole
+        limit = min(size.messages, most)
+        return next_window(self.state.next_offsets, bounds, limit, self._least(), whole, size.share)
 
     def _scan(
         self, window: Window, bounds: Mapping[TopicPartition, OffsetRange], known: Known, stopwatch: Stopwatch
@@ -148,7 +156,8 @@ class StepReader:
             local = (is_small or not window.messages) and self._size.is_small(window)
             known = known if local else replace(known, splits=splits(self.targets, self.state.tables))
             try:
-                return window, self.scanner.scan(window, known, stopwatch, local=local, most_bytes=most_bytes)
+                limits = self._size.limits(most_bytes)
+                return window, self.scanner.scan(window, known, stopwatch, local=local, limits=limits)
             except WindowTooLargeError as found:
                 self._size.learn(found.size, found.messages)
             shorter = self._next_window(bounds, window.messages // 2)

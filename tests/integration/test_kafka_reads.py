@@ -82,6 +82,7 @@ class _Seen:
 
     at_once: int
     whole: frozenset[str]
+    here: int = 0
 
     def __call__(self, parts: Iterable[PartitionMessages]) -> list[tuple[str, int]]:
         return [

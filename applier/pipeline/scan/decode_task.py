@@ -71,6 +71,7 @@ class DecodeTask:
         splits: Where ranges of the keys of large tables begin: rows of one are staged together.
         piece_rows: As of `pieces.cut`.
         at_once: See `KeepingJob`.
+        here: See `KeepingJob`.
         whole: See `KeepingJob`; `TaskResult.misread` shows which these are.
     """
 
@@ -91,6 +92,7 @@ class DecodeTask:
     splits: Mapping[TableName, Sequence[int]] = field(default_factory=dict)
     piece_rows: int = PIECE_ROWS
     at_once: int = TASK_MESSAGES
+    here: int = NO_LIMIT
     whole: frozenset[str] = frozenset()
 
     def apart(self, found: TaskResult, task: int) -> list[list[pa.Table]]:

@@ -13,8 +13,7 @@ from functools import partial
 from applier.changefeed.message import Messages, TopicPartition
 from applier.changefeed.window import Window
 from applier.consume.source import Source
-from applier.consume.tasks.plan import TASK_MESSAGES
-from applier.consume.window_size import NO_LIMIT, WindowTooLargeError
+from applier.consume.window_size import Limits, WindowTooLargeError
 from applier.decode.protocols import decoder_of_thread
 from applier.errors import DecodeError, SchemaUnknown
 from applier.order.barrier import cut, in_order
@@ -36,6 +35,8 @@ HEAD_MESSAGES = 1_000
 """Messages at the start of a first window's partitions that are searched for CREATE TABLE."""
 
 _MAX_PASSES = 100
+
+_NO_LIMITS = Limits()
 
 Run = Callable[[DecodeTask], TaskResult]
 """Runs a row pass over the messages of a window."""
@@ -80,8 +81,7 @@ class WindowScanner:
         stopwatch: Stopwatch,
         *,
         local: bool,
-        most_bytes: int = NO_LIMIT,
-        at_once: int = TASK_MESSAGES,
+        limits: Limits = _NO_LIMITS,
     ) -> WindowScan:
         """Find out what a window holds; reads only.
 
@@ -90,8 +90,7 @@ class WindowScanner:
             known: What is known before it.
             stopwatch: Takes the time of the stages `read` and `decode`.
             local: True to collect the messages and decode in the driver, False to decode in Spark's tasks.
-            most_bytes: Bytes of messages at which each process that decodes ends.
-            at_once: As `DecodeTask.at_once`.
+            limits: What each process that decodes may take.
 
         Raises:
             WindowTooLargeError: The window has more bytes.
@@ -106,11 +105,10 @@ class WindowScanner:
             self.template,
             order=order,
             typed=typed,
-            most_bytes=most_bytes,
             late=late,
             splits=known.splits,
-            at_once=at_once,
             whole=frozenset(self.whole),
+            **limits._asdict(),
         )
         found = WindowScan(window, dict(known.resolved), job, ceiling=self.ceiling)
         found.job = replace(job, shown=shown(found, known))

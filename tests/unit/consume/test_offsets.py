@@ -119,3 +119,13 @@ def test_without_a_checkpoint_the_whole_feed_must_be_there() -> None:
         "t/1 begins at offset 7."
     )
     assert "system.register_table" in caught.value.hint
+
+
+def test_a_partition_that_one_task_reads_has_no_more_than_a_share() -> None:
+    """All advance in proportion nevertheless; where none is read whole, the window is as large as it may be."""
+    bounds = {P0: OffsetRange(0, 900), TopicPartition("u", 0): OffsetRange(0, 100)}
+
+    whole = next_window({}, bounds, 500, whole={"t"}, share=90)
+    assert whole.ranges == {P0: OffsetRange(0, 90), TopicPartition("u", 0): OffsetRange(0, 10)}
+    assert next_window({}, bounds, 500, whole={"u"}, share=90).messages == 500
+    assert next_window({}, bounds, 500, share=90).messages == 500

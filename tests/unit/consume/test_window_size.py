@@ -6,7 +6,8 @@ import pytest
 
 from applier.changefeed.message import TopicPartition
 from applier.changefeed.window import OffsetRange, Window
-from applier.consume.window_size import WindowSize
+from applier.consume.tasks.plan import TASK_BYTES, TASK_MESSAGES
+from applier.consume.window_size import LONGEST, NO_LIMIT, Limits, WindowSize
 
 
 def test_the_count_is_the_limit_until_messages_are_known_to_be_large() -> None:
@@ -60,3 +61,28 @@ def test_what_is_decoded_in_the_driver_is_small() -> None:
     size.learn(size=1 << 20, messages=99)
 
     assert not size.is_small(window)
+
+
+def test_a_window_has_a_share_for_each_process_that_decodes() -> None:
+    """At most as many as it may be stretched to; a partition that one task reads has one of them."""
+    size = WindowSize(1_000, 1 << 20, slots=16)
+    assert (size.messages, size.share, size.most_bytes) == (16_000, 1_000, 1 << 20)
+
+    size.adapt(LONGEST, is_enough=False)
+    assert (size.messages, size.share, size.most_bytes) == (32_000, 2_000, 2 << 20)
+    for _ in range(9):
+        size.adapt(LONGEST, is_enough=False)
+    assert (size.times, size.stretch) == (LONGEST, 4)
+
+    size.slots = 1_000
+    size.adapt(LONGEST, is_enough=True)
+    assert (size.messages, size.share) == (64_000, 1_000)
+
+
+def test_tasks_take_fewer_large_messages() -> None:
+    """About a second of work either way; a window that cannot be shorter may be read in one process."""
+    size = WindowSize(500_000, 1 << 30)
+    assert size.limits(size.most_bytes) == Limits(1 << 30, TASK_MESSAGES, 500_000)
+    size.learn(size=1 << 20, messages=64)
+    assert size.limits(size.most_bytes).at_once == TASK_BYTES // (1 << 14)
+    assert size.limits(NO_LIMIT).here == NO_LIMIT
