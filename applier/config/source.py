@@ -72,7 +72,7 @@ class SourceSection(Section):
     kafka: KafkaSection | None = None
     """A Kafka cluster."""
     messages_per_step: Annotated[int, Field(ge=1)] = 500_000
-    """Messages that one step reads at the most."""
+    """Messages that one step reads at the most; on a cluster, where it is not set, for [each core](cluster.md#size)."""
     bytes_per_step: Annotated[int, Field(ge=1024)] = 2**30
     """Bytes of messages, as Kafka holds them, that one step reads at the most, in each process that decodes. A window
     that has more is read again as a shorter one."""

@@ -30,7 +30,7 @@ from applier.consume.kafka.forward_consumer import FETCH_SIZE
 from applier.consume.kafka.prefetch import ahead
 from applier.consume.kafka.record_by_record import is_out_of_memory
 from applier.consume.source import Job, KeepingJob, KeptRows, R
-from applier.consume.tasks.plan import Reading, readings
+from applier.consume.tasks.plan import TaskReading, readings
 from applier.consume.tasks.spark import TaskRows
 from applier.consume.window_size import WindowTooLargeError
 from applier.consume.workers.pool import WorkerPool
@@ -68,7 +68,7 @@ _MOST_PROCESSES = 4
 
 _PARTITION = ("topic", "partition")
 
-_SILENT = "Reading from Kafka failed: no message came for a minute, though the topic has more."
+_SILENT = "TaskReading from Kafka failed: no message came for a minute, though the topic has more."
 _AGAIN = "the read is tried again; check the brokers."
 
 
@@ -300,7 +300,7 @@ class KafkaSource(KafkaTopics):
         """
         return window == self._heavy or self._is_here
 
-    def _frame(self, reading: Reading) -> DataFrame:
+    def _frame(self, reading: TaskReading) -> DataFrame:
         spans: dict[str, dict[int, OffsetRange]] = defaultdict(dict)
         for place, span in sorted(reading.window.ranges.items()):
             spans[place.topic][place.partition] = span
@@ -360,4 +360,4 @@ def read_refusal(error: Exception) -> TransientError | TerminalError:
         return SourceLost(f"Kafka no longer has the offsets to read: {told(chain)}", "see docs/what-if.md.")
     if lasting := refusal("Messages cannot be read", chain, (*KAFKA, *SPARK)):
         return lasting
-    return TransientError(f"Reading from Kafka failed: {told(chain)}", _AGAIN)
+    return TransientError(f"TaskReading from Kafka failed: {told(chain)}", _AGAIN)

@@ -24,7 +24,7 @@ from applier.config.source import SourceSection
 from applier.consume.kafka import client as kafka_client
 from applier.consume.spark import KafkaSource
 from applier.consume.tasks import plan
-from applier.consume.tasks.plan import Reading
+from applier.consume.tasks.plan import TaskReading
 from applier.errors import SourceLost, TransientError
 from applier.pipeline.scan.tails import TAIL_MESSAGES
 from tests.integration.test_kafka_changes import until
@@ -68,7 +68,7 @@ def test_the_driver_reads_what_spark_reads(source: KafkaSource) -> None:
             TopicPartition("reads-a", 0): OffsetRange(250, 260),
         }
     )
-    expected = dict(by_place(source._frame(Reading(window)).toArrow().cast(MESSAGE_SCHEMA).sort_by(MESSAGE_ORDER)))
+    expected = dict(by_place(source._frame(TaskReading(window)).toArrow().cast(MESSAGE_SCHEMA).sort_by(MESSAGE_ORDER)))
 
     assert len(rows_of(expected)) == 307
     assert source.read(window) == expected
@@ -155,7 +155,7 @@ def test_what_was_read_beyond_a_window_is_not_read_again(source: KafkaSource, mo
     first, second, other = (
         Window({TopicPartition("reads-a", 0): OffsetRange(*span)}) for span in ((0, 5), (5, 9), (7, 12))
     )
-    expected = dict(by_place(source._frame(second).toArrow().cast(MESSAGE_SCHEMA).sort_by(MESSAGE_ORDER)))
+    expected = dict(by_place(source._frame(TaskReading(second)).toArrow().cast(MESSAGE_SCHEMA).sort_by(MESSAGE_ORDER)))
     source.read(first)
 
     with monkeypatch.context() as patch:

@@ -17,7 +17,7 @@ _LEAST = 20_000
 """Messages below which another task costs more than they do."""
 
 
-class Reading(NamedTuple):
+class TaskReading(NamedTuple):
     """Partitions that tasks read in one way.
 
     Attributes:
@@ -31,7 +31,7 @@ class Reading(NamedTuple):
     most: int | None = None
 
 
-def readings(window: Window, at_once: int, slots: int, whole: Collection[str]) -> list[Reading]:
+def readings(window: Window, at_once: int, slots: int, whole: Collection[str]) -> list[TaskReading]:
     """How tasks read a window; each partition is in one reading.
 
     Args:
@@ -45,5 +45,5 @@ def readings(window: Window, at_once: int, slots: int, whole: Collection[str]) -
     thick = {place: span for place, span in window.ranges.items() if place not in thin.ranges}
     kept = Window({place: span for place, span in thick.items() if place.topic in whole})
     parted = Window({place: span for place, span in thick.items() if place.topic not in whole})
-    found = [Reading(thin, tasks=-(-thin.messages // most)), Reading(kept), Reading(parted, most=most)]
+    found = [TaskReading(thin, tasks=-(-thin.messages // most)), TaskReading(kept), TaskReading(parted, most=most)]
     return [reading for reading in found if reading.window.ranges]

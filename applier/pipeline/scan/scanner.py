@@ -183,7 +183,7 @@ class WindowScanner:
             return self._set_aside(found)
         if found.results.waiting and (learnt or found.learn_loaded(known)):
             return False
-        return False if self._hold_back(found) or self._go_further(found, known) else None
+        return False if _hold_back(found) or self._go_further(found, known) else None
 
     def _mend(self, found: WindowScan) -> bool:
         """Let one task read each partition of a topic, where several have read one that they must not; True if so."""
@@ -207,27 +207,11 @@ class WindowScanner:
         found.end_before(ending, [bad for bad in ending if self.parks and not self.may_come(bad.error)])
         return True
 
-    def _hold_back(self, found: WindowScan) -> bool:
-        """Rows without a schema wait, and the watermark stays below the first of them."""
-        if not found.results.waiting:
-            return False
-        found.waiting = list(found.results.waiting.values())
-        found.ceiling = min(row.commit_ts for row in found.waiting) - 1
-        return True
-
     def _go_further(self, found: WindowScan, known: Known) -> bool:
         """The tails may have missed a resolved ts that the pass met."""
         found.resolved = advance(found.resolved, found.results.resolved)
         after = self._upto(found, known)
         return after is not None and after > (found.upto or 0)
-
-    def _passages(self, found: WindowScan, known: Known) -> Passages:
-        """DDL messages behind which rows were sent again: those to apply, copies, and those that were applied."""
-        if self.template.order.parts_at_ddl:
-            return {}
-        names, spelt = {ddl.barrier.change.id: ddl.names for ddl in found.ddl}, spelling(found, known)
-        told = ((item, names.get(item.change.id) or Ddl.of(item, spelt).names) for item in found.results.barriers)
-        return passages(known.passed, told)
 
     def _cut(self, found: WindowScan, known: Known) -> bool:
         """DDL among the rows cut them into segments; rows that were reduced across one must be read again."""
@@ -238,10 +222,10 @@ class WindowScanner:
         found.ddl = every if self.chosen is None else self.chosen(every)
         cuts = cut((ddl.commit_ts, ddl.parts(known.tables)) for ddl in found.ddl)
         typed = typed_by(found.ddl, known.tables) if self.rows_describe else {}
-        before, order = found.job, replace(found.job.order, passages=self._passages(found, known))
+        before, order = found.job, replace(found.job.order, passages=_passages(found, known))
         found.job = replace(before, cuts=cuts, typed=typed, order=order, shown=shown(found, known))
         revised = (not self.rows_describe and bool(found.ddl) and take_keys(found, known)) or found.job != before
-        stopped = self._stop_at_return(found, known) or self._stop_at_part(found, known)
+        stopped = self._stop_at_return(found, known) or _stop_at_part(found, known)
         return stopped or (revised and found.results.has_rows)
 
     def _stop_at_return(self, found: WindowScan, known: Known) -> bool:
@@ -256,10 +240,29 @@ class WindowScanner:
         found.ceiling = min(ends)
         return True
 
-    def _stop_at_part(self, found: WindowScan, known: Known) -> bool:
-        """Hold back renames that lack a part of their statement: it may follow the watermark of its commit ts."""
-        watermark = mark(found, known) if self.template.order.has_watermark else None
-        loose = [ddl for ddl in found.ddl if ddl.is_loose and ddl.commit_ts == watermark]
-        if loose:
-            found.ceiling = loose[0].commit_ts - 1
-        return bool(loose)
+
+def _hold_back(found: WindowScan) -> bool:
+    """Rows without a schema wait, and the watermark stays below the first of them."""
+    if not found.results.waiting:
+        return False
+    found.waiting = list(found.results.waiting.values())
+    found.ceiling = min(row.commit_ts for row in found.waiting) - 1
+    return True
+
+
+def _passages(found: WindowScan, known: Known) -> Passages:
+    """DDL messages behind which rows were sent again: those to apply, copies, and those that were applied."""
+    if found.job.order.parts_at_ddl:
+        return {}
+    names, spelt = {ddl.barrier.change.id: ddl.names for ddl in found.ddl}, spelling(found, known)
+    told = ((item, names.get(item.change.id) or Ddl.of(item, spelt).names) for item in found.results.barriers)
+    return passages(known.passed, told)
+
+
+def _stop_at_part(found: WindowScan, known: Known) -> bool:
+    """Hold back renames that lack a part of their statement: it may follow the watermark of its commit ts."""
+    watermark = mark(found, known) if found.job.order.has_watermark else None
+    loose = [ddl for ddl in found.ddl if ddl.is_loose and ddl.commit_ts == watermark]
+    if loose:
+        found.ceiling = loose[0].commit_ts - 1
+    return bool(loose)

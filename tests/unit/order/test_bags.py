@@ -27,11 +27,9 @@ def part(partition: int, changes: list[tuple[tuple[bool, ...], list[Any]]], kind
         for offset, (halves, values) in enumerate(changes)
         for present, value in zip(halves, values, strict=True)
     ]
-    columns = zip(*rows, strict=True)
-    fields = [*KEYLESS_SCHEMA, pa.field("v", kind)]
-    return pa.table(
-        [pa.array(column, field.type) for column, field in zip(columns, fields, strict=True)], pa.schema(fields)
-    )
+    schema: pa.Schema = pa.schema([*KEYLESS_SCHEMA, pa.field("v", kind)])
+    columns = [pa.array(column, field.type) for column, field in zip(zip(*rows, strict=True), schema, strict=True)]
+    return pa.Table.from_arrays(columns, schema=schema)
 
 
 def parted(parts: list[pa.Table]) -> tuple[Counter[str], Counter[str]]:
