@@ -72,6 +72,11 @@ _SILENT = "TaskReading from Kafka failed: no message came for a minute, though t
 _AGAIN = "the read is tried again; check the brokers."
 
 
+_LOST = (
+    "the window is read again; executors that end for want of memory need more of it: spark.executor.memoryOverhead, "
+    "for Python, or spark.executor.memory."
+)
+
 _TOO_LARGE = "Job aborted due to stage failure: Total size of serialized results"
 """How Spark begins to say that results are above `spark.driver.maxResultSize`."""
 
@@ -354,6 +359,8 @@ def read_refusal(error: Exception) -> TransientError | TerminalError:
     if isinstance(error, PythonException) and not is_outage(text):
         return defect(text)
     chain = chain_of(error)
+    if "ExecutorLostFailure" in text:
+        return TransientError(f"Spark lost the executors of a job: {told(chain)}", _LOST)
     if _is_result_too_large(error):
         return OutsideRefused("Rows do not fit into spark.driver.maxResultSize.", "raise it, and spark.driver.memory.")
     if "OffsetOutOfRange" in text or "data may have been lost" in text.lower() or "KAFKA_DATA_LOSS" in text:

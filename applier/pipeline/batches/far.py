@@ -6,6 +6,7 @@ fit, merge and stage (`table_batch`, `sink.write.stage`).
 
 from __future__ import annotations
 
+import platform
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import chain
@@ -16,7 +17,7 @@ import pyarrow as pa
 
 from applier.changefeed.table import Keyed, Keyless, TableName
 from applier.consume.source import KeptRows, PieceId
-from applier.errors import ApplierError, TransientError
+from applier.errors import ApplierError, OutsideRefused, TransientError
 from applier.order.bags import IMAGE, together
 from applier.order.pieces import Pieces, Share, marked, shares, within
 from applier.pipeline.batches.batch import Batch, Fit, Merging
@@ -101,10 +102,17 @@ class Work:
     """What all tasks of a job do: by target the shares, each with the number of its batch."""
 
     targets: Sequence[Sequence[tuple[int, ShareTask]]]
+    is_here: bool
 
     def __call__(self, target: int, bodies: Mapping[PieceId, pa.Buffer]) -> list[tuple[int, Outcome]]:
         """What becomes of the shares of a target."""
-        return [(number, share(bodies)) for number, share in self.targets[target]]
+        return [(number, self._placed(share(bodies))) for number, share in self.targets[target]]
+
+    def _placed(self, outcome: Outcome) -> Outcome:
+        """An error of the storage names the machine: others may reach it."""
+        if isinstance(outcome, TransientError | OutsideRefused) and not self.is_here:
+            outcome.what = f"In a task on {platform.node()}: {outcome.what}"
+        return outcome
 
 
 @dataclass(slots=True)
@@ -230,7 +238,7 @@ class FarRows:
     def _outcomes(
         self, targets: Sequence[Sequence[tuple[int, ShareTask]]], *, is_here: bool
     ) -> Iterator[tuple[int, Outcome]]:
-        work = Work(targets)
+        work = Work(targets, is_here=is_here)
         if is_here:
             bodies = self.kept.collect()
             return chain.from_iterable(work(target, bodies) for target in range(len(targets)))

@@ -10,7 +10,9 @@ import shutil
 import sys
 import threading
 import time
-from contextlib import suppress
+import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -35,6 +37,11 @@ WAY = (
     "spark.archives brings: see docs/cluster.md."
 )
 
+SHARED = (
+    "keep the tables where all machines of the cluster reach them: in an object store, or in a folder that each of "
+    "them has at the same path."
+)
+
 _OTHER_PYTHON = re.compile(r"PYTHON_VERSION_MISMATCH.*?(\d+\.\d+)", re.DOTALL)
 _NO_PROGRAM = re.compile(r'Cannot run program "([^"]*)"')
 _TRACEBACK = re.compile(
@@ -42,26 +49,36 @@ _TRACEBACK = re.compile(
 )
 
 
-def prepare(context: Any) -> None:
+def prepare(context: Any, warehouse: str) -> None:
     """Give the executors of a SparkContext this package, and let one of them load what tasks need.
 
     From here on, until the context is stopped, it is said when no executor is there for the tasks.
 
+    Args:
+        context: The SparkContext.
+        warehouse: The folder of the tables where it is one of this machine, else "".
+
     Raises:
-        ConfigError: Their Python cannot run the tasks.
+        ConfigError: Their Python cannot run the tasks, or cannot write into the warehouse.
     """
     threading.Thread(target=_tell_waits, args=(context,), name="executors", daemon=True).start()
     _ship(context)
     since = time.monotonic()
     try:
-        with terminal.waiting("asking an executor of the cluster whether it can run tasks"):
-            found: Interpreter = context.parallelize([0], 1).map(look).first()
+        with (
+            terminal.waiting("asking an executor of the cluster whether it can run tasks"),
+            _made_in(warehouse) as folder,
+        ):
+            found: Interpreter = context.parallelize([folder], 1).map(look).first()
     except Exception as error:
         if (reason := _reason(str(error))) is None:
             raise
         raise _refusal(context.master, reason) from error
     if reason := unfit(found, look()):
         raise _refusal(context.master, reason)
+    if not found.may_write:
+        what = f"catalog.warehouse: the executors of {context.master} cannot write into {warehouse} of this machine."
+        raise ConfigError([f"{what} Hint: {SHARED}"])
     seconds = round(time.monotonic() - since, 1)
     logger().info("executors can run tasks", master=context.master, python=found.program, seconds=seconds)
 
@@ -94,6 +111,22 @@ def _reason(text: str) -> str | None:
 
 def _refusal(master: str, reason: str) -> ConfigError:
     return ConfigError([f"spark.pyspark.python: the executors of {master} cannot run tasks: {reason}. Hint: {WAY}"])
+
+
+@contextmanager
+def _made_in(warehouse: str) -> Iterator[str]:
+    """A folder in a warehouse, made as those of tables; "" without a warehouse, and where the driver can make none."""
+    folder = Path(warehouse) / f".applier-{uuid.uuid4().hex}"
+    try:
+        if warehouse:
+            folder.mkdir(parents=True)
+    except OSError:
+        warehouse = ""  # The first table tells why.
+    try:
+        yield str(folder) if warehouse else ""
+    finally:
+        if warehouse:
+            folder.rmdir()
 
 
 def _ship(context: Any) -> None:

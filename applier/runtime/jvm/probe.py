@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import platform
 import sys
 from dataclasses import dataclass
@@ -53,6 +54,7 @@ class Interpreter:
         missing: The packages of `NEEDED` that it lacks.
         broken: Why the code of tasks cannot be loaded; "" if it can, and where a package is missing.
         versions: Versions of the packages in which tasks and driver exchange data; none where a package is missing.
+        may_write: Whether it may write into the folder that it is asked for; True for none.
     """
 
     python: str
@@ -61,9 +63,10 @@ class Interpreter:
     missing: tuple[str, ...]
     broken: str
     versions: dict[str, str]
+    may_write: bool
 
 
-def look(_: object = None) -> Interpreter:
+def look(folder: str = "") -> Interpreter:
     """What the Python that calls this has."""
     own = import_module("applier").__file__ or ""
     missing = tuple(name for name in NEEDED if find_spec(name) is None)
@@ -75,4 +78,5 @@ def look(_: object = None) -> Interpreter:
                 import_module(name)
         except Exception as error:  # noqa: BLE001 - a package may fail with anything while it is loaded
             broken = f"{type(error).__name__}: {str(error).strip().partition(chr(10))[0]}"
-    return Interpreter(platform.python_version(), sys.executable, own, missing, broken, versions)
+    may_write = not folder or os.access(folder, os.W_OK | os.X_OK)
+    return Interpreter(platform.python_version(), sys.executable, own, missing, broken, versions, may_write)

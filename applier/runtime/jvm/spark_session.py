@@ -137,7 +137,7 @@ def build_session(name: str, spark: Mapping[str, str], catalog_name: str, catalo
             SparkContext.getOrCreate(SparkConf().setAll(list(settings.items())))
         session = SparkSession.builder.config(map=dict[str, Any](settings)).getOrCreate()
         if not local:
-            executors.prepare(session.sparkContext)
+            executors.prepare(session.sparkContext, _local_warehouse(catalog))
     except ApplierError:
         raise
     except Exception as error:
@@ -239,12 +239,19 @@ def _catalog_settings(name: str, catalog: Mapping[str, str]) -> dict[str, str]:
     if "catalog-impl" in properties:
         # Iceberg takes one of the two, and the configuration needs a type.
         properties.pop("type", None)
-    if properties.get("type") == "jdbc" and properties.get("warehouse", "").startswith(("/", "file:")):
+    if _local_warehouse(properties):
         properties = {"io-impl": "applier.LocalFileIO"} | properties
     prefix = f"spark.sql.catalog.{name}"
     return {prefix: "org.apache.iceberg.spark.SparkCatalog"} | {
         f"{prefix}.{key}": value for key, value in properties.items()
     }
+
+
+def _local_warehouse(catalog: Mapping[str, str]) -> str:
+    """The folder of the tables where it is one of this machine, else "": a path of other catalogs may be in HDFS."""
+    warehouse = catalog.get("warehouse", "")
+    is_local = catalog.get("type") == "jdbc" and "catalog-impl" not in catalog
+    return re.sub("^file:/*", "/", warehouse) if is_local and warehouse.startswith(("/", "file:")) else ""
 
 
 def _make_folder(folder: Path) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import errno
 import tempfile
 import uuid
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, Protocol
@@ -15,6 +15,7 @@ from pyiceberg.io import SCHEMA_TO_FILE_IO, FileIO, load_file_io
 from pyiceberg.io.pyarrow import PyArrowFileIO
 
 from applier.errors import OutsideRefused, TransientError, reason_of
+from applier.runtime.jvm.executors import SHARED
 from applier.runtime.logs import logger
 
 _LASTING = frozenset(
@@ -22,7 +23,7 @@ _LASTING = frozenset(
 )
 """Errors of a file system that come again. A full disk or a lost mount is not among them: both may be mended."""
 
-_RIGHTS = "check catalog.warehouse and the rights of the user that applier runs as."
+_RIGHTS = "check catalog.warehouse and the rights of the user that applier, or its executors, run as."
 
 
 class Storage(Protocol):
@@ -188,6 +189,18 @@ def try_out(location: str, properties: Mapping[str, str]) -> None:
         storage = RemoteStorage(properties, location)
     write_bytes(storage, file, b"applier check wrote this, and removes it at once.")
     storage.remove(file)
+
+
+def refuse_elsewhere(locations: Iterable[str]) -> None:
+    """Refuse files of this machine that are not here: executors made them in a folder of their own with that path.
+
+    Raises:
+        OutsideRefused: There is such a file.
+    """
+    for location in locations:
+        if is_local(location) and not Path(local_path(location)).exists():
+            what = f"Data file {location} is not on this machine: the task that wrote it has another disk."
+            raise OutsideRefused(what, SHARED)
 
 
 def is_empty(location: str, properties: Mapping[str, str]) -> bool:

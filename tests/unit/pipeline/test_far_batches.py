@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
+import platform
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, cast
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
 
 from applier.changefeed.event import Op
 from applier.changefeed.table import TableName, TableVersion
 from applier.consume.source import PieceId, StageWork
-from applier.errors import TransientError
+from applier.errors import OutsideRefused, TransientError
 from applier.order.reduce import KEYED_SCHEMA
 from applier.pipeline.batches import far
 from applier.pipeline.batches.batch import Batch
@@ -80,17 +82,18 @@ def kept(result: TaskResult) -> Kept:
     return Kept(found)
 
 
-def batch(result: TaskResult, rows: Kept, folder: Path) -> FarBatch:
+def batch(result: TaskResult, rows: Kept, folder: Path, schema: TableSchema = SCHEMA) -> FarBatch:
     """The batch of the table, which has two rows."""
     layout = FileLayout(
-        "shop.t", str(folder), SCHEMA, {"spec-id": 0, "fields": []}, {"order-id": 0, "fields": []}, {}, 3
+        "shop.t", str(folder), schema, {"spec-id": 0, "fields": []}, {"order-id": 0, "fields": []}, {}, 3
     )
-    held = pa.table({"id": pa.array([1, 2]), "v": pa.array([10, 20], pa.int32())}).cast(SCHEMA.arrow)
-    files = FileWriter(layout, STORAGE).stage(held, ["id"])
-    plan = Stage(layout, read_index("shop.t", 1, SCHEMA.fields[:1], lambda *_: files), STORAGE, True, True)
+    others = [pa.array([10, 20])] * (len(schema.fields) - 1)
+    held = pa.Table.from_arrays([pa.array([1, 2]), *others], names=schema.arrow.names).cast(schema.arrow)
+    files = FileWriter(layout, STORAGE).stage(held, held.column_names[:1])
+    plan = Stage(layout, read_index("shop.t", 1, schema.fields[:1], lambda *_: files), STORAGE, True, True)
     parts = result.parts[ACCOUNT, 0]
     found = Batch(ACCOUNT, parts, 9)
-    fits = found.fits(parts[0].version, cast("Table", _Named(SCHEMA)), None)
+    fits = found.fits(parts[0].version, cast("Table", _Named(schema)), None)
     merging = found.merging(by_place=False, exact=True)
     return FarBatch(FarRows(rows, {}, result.size), found, fits, merging, plan)
 
@@ -153,6 +156,56 @@ def test_one_share_looks_new_keys_up_and_its_cost_counts_for_the_next_window(tmp
 
     changes.take(StagedBatch([], 0, {}, 0, {}, credit=3))
     assert sample.credit == 3
+
+
+@pytest.mark.parametrize("least", [200, 1 << 20])
+def test_columns_may_be_called_as_those_of_iceberg_and_spark(
+    least: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Rows pass Spark as streams that it does not read: the shares make the same of them as this process."""
+    monkeypatch.setattr(far, "LEAST_BYTES", least)
+    monkeypatch.setattr(far, "SHARE_BYTES", 1_000)
+    names = ["_pos", "_file", "_row_id", "_deleted", "task", "part", "piece", "body", "target"]
+    schema = TableSchema.parse(schema_json(pa.schema([(name, pa.int64()) for name in names]), ["_pos"]))
+    part = changed([*range(300)], first=Op.UPDATE, of=version(*((name, "bigint") for name in names), key=("_pos",)))
+    ids = part.here["id"]
+    rows = part.here.drop_columns("id")
+    for place, name in enumerate(names):
+        rows = rows.append_column(name, pc.multiply(ids, place + 1))
+    result = TaskResult(parts={(ACCOUNT, 0): [Part(part.version, rows, "shop")]})
+    changes = batch(result, kept(result), tmp_path, schema)
+
+    changes.rows.stage([changes])
+
+    staged = changes.staged(changes.plan)
+    found = [row for file in staged.rows or () for row in pq.read_table(file.path).to_pylist()]
+    assert (staged.upserted, staged.deleted) == (300, 2)
+    assert sorted(tuple(row[name] for name in names) for row in found) == [
+        tuple(number * (place + 1) for place in range(len(names))) for number in range(300)
+    ]
+
+
+class _Full(LocalStorage):
+    def create(self, location: str) -> Any:
+        """See `Storage.create`."""
+        raise OutsideRefused(f"Cannot write {location}: Permission denied.", "check the rights.")
+
+
+@pytest.mark.parametrize(("least", "start"), [(200, f"In a task on {platform.node()}: Cannot"), (1 << 20, "Cannot")])
+def test_what_a_storage_refuses_to_a_task_names_its_machine(
+    least: int, start: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The driver may well have the rights, and then nobody would find the fault there."""
+    monkeypatch.setattr(far, "LEAST_BYTES", least)
+    result = TaskResult(parts={(ACCOUNT, 0): [changed([*range(9)], first=Op.UPDATE, of=version(("id", "bigint")))]})
+    changes = batch(result, kept(result), tmp_path)
+    changes.plan = replace(changes.plan, storage=_Full())
+
+    changes.rows.stage([changes])
+
+    with pytest.raises(OutsideRefused) as refused:
+        changes.staged(changes.plan)
+    assert str(refused.value).startswith(f"{start} write {tmp_path}")
 
 
 class _ByJava(JavaStorage):

@@ -21,6 +21,11 @@ from applier.runtime.stop_requests import STOPPING, StopRequested, stop_signals
         (AnalysisException("[DATA_SOURCE_NOT_FOUND] no kafka"), OutsideRefused, "Messages cannot be read: .*no kafka"),
         (PySparkImportError("[PACKAGE_NOT_INSTALLED] PyArrow >= 15"), OutsideRefused, "Messages cannot be read"),
         (RuntimeError("TopicAuthorizationException: Not authorized: [t]"), OutsideRefused, "Hint: check the log-in"),
+        (
+            RuntimeError("Task 0 in stage 1.0 failed 4 times, most recent failure: ExecutorLostFailure (executor 3)"),
+            TransientError,
+            "Spark lost the executors of a job: .* Hint: .* spark.executor.memoryOverhead",
+        ),
         (RuntimeError("java.net.ConnectException: refused"), TransientError, "Reading from Kafka failed"),
     ],
 )

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from collections.abc import Callable
 from dataclasses import replace
+from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
 from structlog.testing import capture_logs
 
+from applier.errors import ConfigError
 from applier.runtime.jvm import executors, probe, spark_session
 from applier.runtime.jvm.executors import _reason, _refusal, unfit
 
@@ -86,6 +89,68 @@ def test_the_refusal_names_both_keys_and_the_page() -> None:
         "Python with the packages of requirements.lock in spark.pyspark.python, which every executor has or which "
         "spark.archives brings: see docs/cluster.md."
     )
+
+
+class _Cluster:
+    """A SparkContext whose executors may have another disk."""
+
+    master = "spark://m"
+
+    def __init__(self, folder: Path, *, has_other_disk: bool) -> None:
+        self._temp_dir = str(folder / "temporary")
+        self.has_other_disk, self.asked = has_other_disk, list[str]()
+
+    def addPyFile(self, _: str) -> None:  # noqa: N802 - Spark's name
+        """See pyspark."""
+
+    def parallelize(self, items: list[str], _: int) -> _Cluster:
+        """See pyspark."""
+        self.asked = items
+        assert all(Path(item).is_dir() for item in items if item)
+        return self
+
+    def map(self, function: Callable[[str], probe.Interpreter]) -> _Cluster:
+        """See pyspark."""
+        (folder,) = self.asked
+        self.found = function("/nowhere" + folder if folder and self.has_other_disk else folder)
+        return self
+
+    def first(self) -> probe.Interpreter:
+        """See pyspark."""
+        return replace(self.found, applier=THEIRS.applier)
+
+
+def test_a_warehouse_that_executors_do_not_reach_is_refused_at_the_start(tmp_path: Path) -> None:
+    """Each task would write to a disk of its own; nothing stays of the question."""
+    warehouse = tmp_path / "lake"
+
+    with pytest.raises(ConfigError) as refused:
+        executors.prepare(_Cluster(tmp_path, has_other_disk=True), str(warehouse))
+
+    assert str(refused.value) == (
+        f"catalog.warehouse: the executors of spark://m cannot write into {warehouse} of this machine. Hint: keep the "
+        "tables where all machines of the cluster reach them: in an object store, or in a folder that each of them has "
+        "at the same path."
+    )
+    assert list(warehouse.iterdir()) == []
+    executors.prepare(_Cluster(tmp_path / "same", has_other_disk=False), str(warehouse))
+    executors.prepare(_Cluster(tmp_path / "remote", has_other_disk=True), "")
+
+
+@pytest.mark.parametrize(
+    ("catalog", "folder"),
+    [
+        ({"type": "jdbc", "warehouse": "/a/b"}, "/a/b"),
+        ({"type": "jdbc", "warehouse": "file:/a/b"}, "/a/b"),
+        ({"type": "jdbc", "warehouse": "file:///a/b"}, "/a/b"),
+        ({"type": "jdbc", "warehouse": "s3://bucket/a"}, ""),
+        ({"type": "hadoop", "warehouse": "/a/b"}, ""),
+        ({"type": "rest", "uri": "http://c"}, ""),
+    ],
+)
+def test_executors_are_asked_for_a_folder_of_this_machine_alone(catalog: dict[str, str], folder: str) -> None:
+    """A path without a scheme may be one of HDFS where Hadoop reads it."""
+    assert spark_session._local_warehouse(catalog) == folder
 
 
 def test_every_package_that_tasks_load_is_asked_for() -> None:
