@@ -71,7 +71,8 @@ class SparkCluster:
         self._master = process("master", ["org.apache.spark.deploy.master.Master", *address])
         self._workers = []
         for number in range(workers):
-            place = ["--host", "127.0.0.1", "--port", str(ports[2 * number])]
+            # Spark runs a slow task once more on another host only.
+            place = ["--host", f"127.0.0.{number + 1}", "--port", str(ports[2 * number])]
             place += ["--webui-port", str(ports[2 * number + 1]), "--work-dir", str(folder / f"work-{number}")]
             given = [*place, "--cores", str(cores), "--memory", memory, self.master]
             self._workers.append(process(f"worker-{number}", ["org.apache.spark.deploy.worker.Worker", *given]))
@@ -123,6 +124,14 @@ class SparkCluster:
         """Kill an executor as the kernel does where memory ends; the cluster starts another one."""
         assert pid in self.executors(), f"{pid} is no executor of this cluster"
         os.kill(pid, signal.SIGKILL)
+
+    def kill_worker_of(self, pid: int) -> None:
+        """Kill the worker that an executor is on, as where its machine is lost, and start another one in its place."""
+        parent = next(parent for own, parent, _ in _processes() if own == pid)
+        number = next(at for at, worker in enumerate(self._workers) if worker.is_running and worker.pid == parent)
+        os.kill(parent, signal.SIGKILL)
+        self.stop_worker(number)
+        self.start_worker(number)
 
     def _alive(self) -> int:
         return sum(worker["state"] == "ALIVE" for worker in self.state().get("workers", []))

@@ -1,0 +1,235 @@
+"""A cluster loses an executor, a worker or the driver while rows are in Spark's tasks: no row is lost or doubled."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from applier.changefeed.table import TableName
+from tests import recordings
+from tests.recovery.extent import every
+from tests.recovery.process import Applier, once
+from tests.recovery.snapshots import faults_of
+from tests.replay import Replay, differences, replay
+from tests.services.held_tasks import HeldTasks
+from tests.services.spark_cluster import SparkCluster
+
+_MESSAGES = 60_000
+"""Messages a step: two steps, the second of which replaces rows of the first, and each in more than one share."""
+
+
+LOSSES = [
+    ("executor", ("decode", "stage"), ""),
+    ("executor", (), "decoded:1:STOP"),
+    ("worker", ("decode", "stage"), ""),
+    ("worker", (), "data-files-staged:2:STOP"),
+]
+"""What is killed; while tasks of which jobs have done their work, and none knows; or where the driver stands still."""
+
+DRIVERS = [("decode", "decoded:1", "stage"), ("data-files-staged:2", "commit-done:3", "commit-done:1")]
+"""Where a driver is killed, one after the other: while tasks of a job have done their work, or at a kill point."""
+
+
+@pytest.fixture(scope="module")
+def tasks(tmp_path_factory: pytest.TempPathFactory) -> HeldTasks:
+    """One Python for the executors of all tests of this file."""
+    return HeldTasks(tmp_path_factory.mktemp("tasks"))
+
+
+def _feed(folder: Path, cluster: SparkCluster, tasks: HeldTasks, **spark: str) -> Replay:
+    lake = {"type": "jdbc", "uri": f"jdbc:sqlite:{folder}/catalog.db", "warehouse": f"{folder}/tables"}
+    found = replay("workload", "simple-json", lake, folder, "simple")
+    found.raw["source"] |= {"engine": "spark", "messages_per_step": _MESSAGES}
+    found.raw["spark"] = {
+        "spark.master": cluster.master,
+        "spark.driver.memory": "512m",
+        "spark.driver.host": "127.0.0.1",
+        "spark.executor.memory": "512m",
+        "spark.sql.shuffle.partitions": "2",
+        "spark.pyspark.python": str(tasks.python),
+        **spark,
+    }
+    return found
+
+
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize(("what", "jobs", "point"), every(LOSSES, len(LOSSES)))
+def test_what_runs_tasks_is_killed(
+    what: str, jobs: tuple[str, ...], point: str, cluster: SparkCluster, tasks: HeldTasks, tmp_path: Path
+) -> None:
+    """Spark runs the tasks again elsewhere, and makes rows again that nobody keeps: no one has to start anything."""
+    found = _feed(tmp_path, cluster, tasks)
+    for job in jobs:
+        tasks.hold(job)
+    running = Applier(found.raw, tmp_path, "--once", kill_at=point)
+    if point:
+        _until(lambda: _is_stopped(running.pid))
+        for pid in cluster.executors():
+            _lose(cluster, what, pid)
+        running.send(signal.SIGCONT)
+    for job in jobs:
+        pid = tasks.executor_of(job)
+        _lose(cluster, what, pid)
+        tasks.let_go(job)
+    ended = running.wait()
+
+    assert ended.code == 0, ended.everything
+    _is_whole(found, tmp_path)
+
+
+@pytest.mark.timeout(600)
+@pytest.mark.soak
+@pytest.mark.parametrize("places", DRIVERS)
+def test_the_driver_is_killed(places: tuple[str, ...], cluster: SparkCluster, tasks: HeldTasks, tmp_path: Path) -> None:
+    """Each start takes the changefeed at once, and does again what was not committed."""
+    found = _feed(tmp_path, cluster, tasks)
+    for number, place in enumerate(places):
+        if ":" in place:
+            killed = once(found.raw, tmp_path, kill_at=place)
+        else:
+            tasks.hold(place)
+            running = Applier(found.raw, tmp_path, "--once")
+            tasks.executor_of(place)
+            killed = running.end(signal.SIGKILL)
+            tasks.let_go(place)
+        assert killed.code == -signal.SIGKILL, f"never came to {place}: {killed.everything}"
+        assert ("is gone" in killed.taken["because"]) == (number > 0)
+
+    ended = once(found.raw, tmp_path)
+
+    assert ended.code == 0, ended.everything
+    _is_whole(found, tmp_path)
+
+
+@pytest.mark.timeout(600)
+@pytest.mark.soak
+def test_a_task_runs_twice(cluster: SparkCluster, tasks: HeldTasks, tmp_path: Path) -> None:
+    """What the slower one has written belongs to no table."""
+    often = {"interval": "100ms", "quantile": "0.1", "multiplier": "1.01", "minTaskRuntime": "100ms"}
+    speculation = {f"spark.speculation.{key}": value for key, value in often.items()}
+    found = _feed(tmp_path, cluster, tasks, **{"spark.speculation": "true", **speculation})
+    tasks.hold("stage", 0)
+
+    ended = once(found.raw, tmp_path)
+
+    tasks.let_go("stage")
+    assert ended.code == 0, ended.everything
+    _is_whole(found, tmp_path)
+    there = {str(file) for file in (tmp_path / "tables").rglob("*.parquet")}
+    known = {file for name in found.tables() for file in _files(found, name)}
+    assert known < there
+
+
+@pytest.mark.timeout(600)
+@pytest.mark.soak
+def test_two_appliers_at_once(cluster: SparkCluster, tasks: HeldTasks, tmp_path: Path) -> None:
+    """Each has an executor, and rows of its own in it."""
+    folders = [tmp_path / name for name in ("one", "two")]
+    for folder in folders:
+        folder.mkdir()
+    found = [_feed(folder, cluster, tasks, **{"spark.cores.max": "1"}) for folder in folders]
+    running = [Applier(each.raw, folder, "--once") for each, folder in zip(found, folders, strict=True)]
+
+    ended = [each.wait() for each in running]
+
+    assert [each.code for each in ended] == [0, 0], "".join(each.everything for each in ended)
+    for each, folder in zip(found, folders, strict=True):
+        _is_whole(each, folder)
+
+
+@pytest.mark.timeout(600)
+@pytest.mark.soak
+def test_what_a_cluster_cannot_do_is_one_sentence(cluster: SparkCluster, tasks: HeldTasks, tmp_path: Path) -> None:
+    """Results that the driver may not take, and files on another disk: nothing wrong is committed, nothing is lost."""
+    small = _feed(tmp_path, cluster, tasks, **{"spark.driver.maxResultSize": "8k"})
+    found = _feed(tmp_path, cluster, tasks)
+
+    refused = once(small.raw, tmp_path)
+    with tasks.own_disk():
+        elsewhere = once(found.raw, tmp_path)
+    ended = once(found.raw, tmp_path)
+
+    assert (refused.code, elsewhere.code, ended.code) == (3, 3, 0), refused.everything + elsewhere.everything
+    assert "Rows do not fit into spark.driver.maxResultSize." in refused.said
+    assert "is not on this machine: the task that wrote it has another disk. Hint: keep the tables" in elsewhere.said
+    _is_whole(found, tmp_path)
+
+
+@pytest.mark.timeout(600)
+@pytest.mark.soak
+def test_no_executor_is_left(cluster: SparkCluster, tasks: HeldTasks, tmp_path: Path) -> None:
+    """A stop request ends a job that cannot end; and a run that waits for executors goes on once there are some."""
+    found = _feed(tmp_path, cluster, tasks)
+    found.raw["run"] = {"stop_seconds": 1}
+    for asked in (signal.SIGINT, signal.SIGTERM):
+        tasks.hold("decode")
+        stopped = Applier(found.raw, tmp_path, "--once")
+        tasks.executor_of("decode")
+        ended = stopped.end(asked)
+        tasks.let_go("decode")
+        assert (ended.code, ended.said) == (
+            0,
+            "Stopped 1 s after the request, in the middle of a step, which the next start does again.",
+        )
+
+    tasks.hold("stage")
+    running = Applier(found.raw, tmp_path, "--once")
+    tasks.executor_of("stage")
+    for number in range(2):
+        cluster.stop_worker(number)
+    running.until("waiting for executors")
+    told = _status(tmp_path)
+    for number in range(2):
+        cluster.start_worker(number)
+    tasks.let_go("stage")
+    ended = running.wait()
+
+    assert (told["holder"]["pid"], told["holder"]["released"]) == (running.pid, False)
+    assert ended.code == 0, ended.everything
+    _is_whole(found, tmp_path)
+
+
+def _files(found: Replay, name: TableName) -> list[str]:
+    table = found.catalog.load_table(found.identifier(name))
+    return [str(path).removeprefix("file:") for path in table.inspect.all_files()["file_path"].to_pylist()]
+
+
+def _lose(cluster: SparkCluster, what: str, pid: int) -> None:
+    if what == "executor":
+        cluster.kill_executor(pid)
+    else:
+        cluster.kill_worker_of(pid)
+
+
+def _is_whole(found: Replay, folder: Path) -> None:
+    """Every cell is right, no change counts twice, and status says so."""
+    assert differences(found, recordings.expected("workload")[-1]) == []
+    assert faults_of(found) == []
+    told = _status(folder)
+    assert (told["verdict"], told["exit_code"], told["holder"]["released"]) == ("complete", 0, True)
+    assert [table["state"] for table in told["tables"]] == ["in step"] * 3
+
+
+def _status(folder: Path) -> dict[str, Any]:
+    command = [sys.executable, "-m", "applier", "status", "-c", str(folder / "applier.toml"), "--json"]
+    found = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+    return dict(json.loads(found.stdout))
+
+
+def _is_stopped(pid: int) -> bool:
+    return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "T"
+
+
+def _until(holds: Callable[[], bool], seconds: float = 120) -> None:
+    deadline = time.monotonic() + seconds
+    while not holds():
+        assert time.monotonic() < deadline, "it never came true"
+        time.sleep(0.1)
