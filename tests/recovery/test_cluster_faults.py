@@ -7,7 +7,8 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -69,17 +70,16 @@ def test_what_runs_tasks_is_killed(
     found = _feed(tmp_path, cluster, tasks)
     for job in jobs:
         tasks.hold(job)
-    running = Applier(found.raw, tmp_path, "--once", kill_at=point)
-    if point:
-        _until(lambda: _is_stopped(running.pid))
-        for pid in cluster.executors():
-            _lose(cluster, what, pid)
-        running.send(signal.SIGCONT)
-    for job in jobs:
-        pid = tasks.executor_of(job)
-        _lose(cluster, what, pid)
-        tasks.let_go(job)
-    ended = running.wait()
+    with _started(found, tmp_path, point) as running:
+        if point:
+            _until(lambda: _is_stopped(running.pid))
+            for pid in cluster.executors():
+                _lose(cluster, what, pid)
+            running.send(signal.SIGCONT)
+        for job in jobs:
+            _lose(cluster, what, tasks.executor_of(job))
+            tasks.let_go(job)
+        ended = running.wait()
 
     assert ended.code == 0, ended.everything
     _is_whole(found, tmp_path)
@@ -96,9 +96,9 @@ def test_the_driver_is_killed(places: tuple[str, ...], cluster: SparkCluster, ta
             killed = once(found.raw, tmp_path, kill_at=place)
         else:
             tasks.hold(place)
-            running = Applier(found.raw, tmp_path, "--once")
-            tasks.executor_of(place)
-            killed = running.end(signal.SIGKILL)
+            with _started(found, tmp_path) as running:
+                tasks.executor_of(place)
+                killed = running.end(signal.SIGKILL)
             tasks.let_go(place)
         assert killed.code == -signal.SIGKILL, f"never came to {place}: {killed.everything}"
         assert ("is gone" in killed.taken["because"]) == (number > 0)
@@ -136,9 +136,10 @@ def test_two_appliers_at_once(cluster: SparkCluster, tasks: HeldTasks, tmp_path:
     for folder in folders:
         folder.mkdir()
     found = [_feed(folder, cluster, tasks, **{"spark.cores.max": "1"}) for folder in folders]
-    running = [Applier(each.raw, folder, "--once") for each, folder in zip(found, folders, strict=True)]
 
-    ended = [each.wait() for each in running]
+    with ExitStack() as stack:
+        running = [stack.enter_context(_started(*each)) for each in zip(found, folders, strict=True)]
+        ended = [each.wait() for each in running]
 
     assert [each.code for each in ended] == [0, 0], "".join(each.everything for each in ended)
     for each, folder in zip(found, folders, strict=True):
@@ -169,37 +170,52 @@ def test_no_executor_is_left(cluster: SparkCluster, tasks: HeldTasks, tmp_path: 
     """A stop request ends a job that cannot end; and a run that waits for executors goes on once there are some."""
     found = _feed(tmp_path, cluster, tasks)
     found.raw["run"] = {"stop_seconds": 1}
-    for asked in (signal.SIGINT, signal.SIGTERM):
-        tasks.hold("decode")
-        stopped = Applier(found.raw, tmp_path, "--once")
+    tasks.hold("decode")
+    with _started(found, tmp_path) as running:
         tasks.executor_of("decode")
-        ended = stopped.end(asked)
-        tasks.let_go("decode")
-        assert (ended.code, ended.said) == (
-            0,
-            "Stopped 1 s after the request, in the middle of a step, which the next start does again.",
-        )
-
+        with _no_worker(cluster):
+            stopped = running.end(signal.SIGINT)
+    tasks.let_go("decode")
     tasks.hold("stage")
-    running = Applier(found.raw, tmp_path, "--once")
-    tasks.executor_of("stage")
-    for number in range(2):
-        cluster.stop_worker(number)
-    running.until("waiting for executors")
-    told = _status(tmp_path)
-    for number in range(2):
-        cluster.start_worker(number)
-    tasks.let_go("stage")
-    ended = running.wait()
+    with _started(found, tmp_path) as running:
+        tasks.executor_of("stage")
+        with _no_worker(cluster):
+            running.until("waiting for executors")
+            told = _status(tmp_path)
+        tasks.let_go("stage")
+        ended = running.wait()
 
+    assert (stopped.code, stopped.said) == (
+        0,
+        "Stopped 1 s after the request, in the middle of a step, which the next start does again.",
+    )
     assert (told["holder"]["pid"], told["holder"]["released"]) == (running.pid, False)
     assert ended.code == 0, ended.everything
     _is_whole(found, tmp_path)
 
 
+@contextmanager
+def _no_worker(cluster: SparkCluster) -> Iterator[None]:
+    for number in range(2):
+        cluster.stop_worker(number)
+    yield
+    for number in range(2):
+        cluster.start_worker(number)
+
+
+@contextmanager
+def _started(found: Replay, folder: Path, kill_at: str = "") -> Iterator[Applier]:
+    """A run that nothing of this test outlives."""
+    running = Applier(found.raw, folder, "--once", kill_at=kill_at)
+    try:
+        yield running
+    finally:
+        running.send(signal.SIGKILL)
+
+
 def _files(found: Replay, name: TableName) -> list[str]:
     table = found.catalog.load_table(found.identifier(name))
-    return [str(path).removeprefix("file:") for path in table.inspect.all_files()["file_path"].to_pylist()]
+    return [str(path).removeprefix("file:") for path in table.inspect.data_files()["file_path"].to_pylist()]
 
 
 def _lose(cluster: SparkCluster, what: str, pid: int) -> None:
@@ -228,7 +244,7 @@ def _is_stopped(pid: int) -> bool:
     return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "T"
 
 
-def _until(holds: Callable[[], bool], seconds: float = 120) -> None:
+def _until(holds: Callable[[], bool], seconds: float = 240) -> None:
     deadline = time.monotonic() + seconds
     while not holds():
         assert time.monotonic() < deadline, "it never came true"

@@ -125,7 +125,7 @@ class HeldTasks:
         yield
         shutil.rmtree(disk)
 
-    def executor_of(self, job: str, task: int = 0, seconds: float = 120) -> int:
+    def executor_of(self, job: str, task: int = 0, seconds: float = 240) -> int:
         """Wait until a task has done its work and waits, and return the id of its executor."""
         file, deadline = self._folder / f"{job}-{task}", time.monotonic() + seconds
         while not (file.exists() and file.read_text()):
