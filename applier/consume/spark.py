@@ -244,15 +244,11 @@ class KafkaSource(KafkaTopics):
         self._pool = WorkerPool(min(spark.sparkContext.defaultParallelism, os.cpu_count() or 1, _MOST_PROCESSES))
 
     @property
-    def _is_here(self) -> bool:
-        return self._engine == "driver" or (self._engine == "auto" and is_local(self._spark))
-
-    @property
     def slots(self) -> int:
         """See `Source`: what the executors that are alive have. A window for them has several tasks for each slot, so
         that Spark asks for more executors where it may, and the next window is larger.
         """
-        return 1 if self._is_here else self._rows.slots
+        return self._rows.slots if are_rows_far(self._spark, self._engine) else 1
 
     def bounds(self) -> Mapping[TopicPartition, OffsetRange]:
         """See `Source`."""
@@ -303,7 +299,7 @@ class KafkaSource(KafkaTopics):
         """True if the driver reads it: on one machine a process that decodes what another reads costs half as much as
         tasks do.
         """
-        return window == self._heavy or self._is_here
+        return window == self._heavy or not are_rows_far(self._spark, self._engine)
 
     def _frame(self, reading: TaskReading) -> DataFrame:
         spans: dict[str, dict[int, OffsetRange]] = defaultdict(dict)
@@ -333,9 +329,9 @@ class KafkaSource(KafkaTopics):
         super().close()
 
 
-def is_local(spark: SparkSession) -> bool:
-    """Whether all tasks run on this machine."""
-    return (spark.sparkContext.master or "").startswith("local")
+def are_rows_far(spark: SparkSession, engine: str) -> bool:
+    """Whether rows stay in Spark's tasks, by `source.engine`: with `auto` unless all of them run on this machine."""
+    return engine == "spark" or (engine == "auto" and not (spark.sparkContext.master or "").startswith("local"))
 
 
 @contextmanager

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, contextmanager, suppress
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
@@ -19,7 +20,7 @@ from applier.config.settings import Config
 from applier.config.upstream import admitted, supplied_tables
 from applier.consume.offsets import refuse_gaps
 from applier.consume.source import Source
-from applier.consume.spark import ArchiveSource, KafkaSource
+from applier.consume.spark import ArchiveSource, KafkaSource, are_rows_far
 from applier.consume.staging_folder import staging_folder
 from applier.ddl.schema_tracker import Tables
 from applier.decode.avro.namesakes import Lives
@@ -46,6 +47,7 @@ from applier.runtime.jvm.spark_session import build_session
 from applier.runtime.logs import logger
 from applier.runtime.retry import with_retry
 from applier.runtime.stop_requests import STOPPING, leaving
+from applier.runtime.tasks.spark import each
 from applier.sink.commit.fence import Fenced, fence
 from applier.sink.commit.stamp import read
 from applier.sink.control import checkpoints
@@ -102,7 +104,8 @@ def assembled(
         )
     try:
         with leaving(), STOPPING.waiting(), terminal.waiting("opening the catalog"):
-            catalog = with_retry(lambda: Catalog(session, catalog_section.name))
+            far = partial(each, session) if are_rows_far(session, config.source.engine) else None
+            catalog = with_retry(lambda: Catalog(session, catalog_section.name, far))
         with open_source(config, session) as source:
             me = this_process(unix_ms())
             with leaving(), terminal.waiting("reading the checkpoint and taking the lease"):

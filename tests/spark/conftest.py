@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import itertools
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 from pyiceberg.catalog.sql import SqlCatalog
@@ -13,7 +14,9 @@ from pyspark.sql import SparkSession
 
 from applier.pipeline.schema_changes import apply_to_rows
 from applier.runtime import failpoints
+from applier.runtime.tasks.spark import each
 from applier.sink.iceberg.catalog import Catalog
+from applier.sink.write import file_groups
 from tests.spark.ddl_applier import Applier, Crash, Start
 from tests.spark.upstream_table import Upstream
 from tests.spark.world import Make, World
@@ -65,6 +68,25 @@ def crash(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[str], None]]:
     monkeypatch.setattr(failpoints, "reach", reach)
     yield at.append
     assert at == [], "the point was never reached"
+
+
+@pytest.fixture
+def in_tasks(spark: SparkSession, lake: Catalog, monkeypatch: pytest.MonkeyPatch) -> Callable[[], list[str]]:
+    """From its call on, work on files is done in Spark's tasks, however small they are; gives what was done there."""
+
+    def begin() -> list[str]:
+        actions = list[str]()
+
+        def done(action: str, work: Callable[[Any], Any], parts: Sequence[Any]) -> list[Any]:
+            actions.append(action.partition(" table ")[0])
+            return each(spark, action, work, parts)
+
+        monkeypatch.setattr(lake.java, "each", done)
+        monkeypatch.setattr(file_groups, "LEAST_BYTES", 0)
+        monkeypatch.setattr(file_groups, "GROUP_BYTES", 1000)
+        return actions
+
+    return begin
 
 
 @pytest.fixture

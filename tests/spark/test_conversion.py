@@ -130,6 +130,31 @@ def test_partitions_outlive_a_conversion(upstream: Upstream) -> None:
     assert sorted(set(upstream.column("region"))) == [b"a", b"b"]
 
 
+def test_a_table_is_rewritten_in_tasks_as_in_the_driver(upstream: Upstream, in_tasks: Callable[[], list[str]]) -> None:
+    """The same rows in the same partitions, without those that a deletion vector has removed; or the same refusal."""
+    v, region = Column("v", T("varchar", length=9)), Column("region", T("varchar", length=9))
+    numbers, texts = Column("v", T("bigint")), Column("v", T("varchar", length=20))
+    upstream.create(v, region, partition=[PartitionField("region")])
+    for start in range(0, 60, 20):
+        upstream.write(*({"id": n, "v": str(n), "region": "ab"[n % 2]} for n in range(start, start + 20)))
+    upstream.write(delete=list(range(0, 60, 3)))
+    assert upstream.modify(v, numbers).rewritten == 40
+    here = upstream.rows()
+    upstream.write({"id": 100, "v": 100, "region": "a"}, delete=[59])
+    actions = in_tasks()
+    assert upstream.modify(numbers, texts).rewritten == 40
+    changed = [*here[:-1], {"id": 100, "v": 100, "region": "a"}]
+    assert upstream.rows() == [{**row, "v": str(row["v"])} for row in changed]
+    assert upstream.modify(texts, Column("v", T("varchar", length=3))).rewritten == 0
+    upstream.write({"id": 100, "v": "odd", "region": "a"})
+    before = upstream.head
+    with pytest.raises(SchemaChangeRefused, match="column v: a value does not fit bigint in strict SQL mode"):
+        upstream.modify(Column("v", T("varchar", length=3)), numbers)
+    assert upstream.head == before
+    rewrite = "write anew the rows of"
+    assert actions == [rewrite, "look for values that change in", rewrite]
+
+
 def test_a_large_table_is_rewritten_in_parts(upstream: Upstream, monkeypatch: pytest.MonkeyPatch) -> None:
     """No more than some rows are in memory at a time, whatever the size of the table."""
     monkeypatch.setattr(rewrite, "CHUNK_BYTES", 10_000)

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, cast
 
-import pyarrow as pa
 import pytest
 
 from applier.commands.follower import Follower
@@ -19,16 +19,14 @@ from tests.spark.world import Make, World
 from tests.unit.decode.dump import dumpling
 
 if TYPE_CHECKING:
-    from applier.pipeline.load.spark import LoadTask
     from applier.sink.control.control import Control
 
 pytestmark = pytest.mark.spark
 
 
-def _here(_: object, task: LoadTask, schema: str) -> SimpleNamespace:
-    """Run a task in this process, where its calls are seen, and not in one of Spark's."""
-    del schema
-    return SimpleNamespace(toArrow=lambda: pa.Table.from_batches(list(task([pa.record_batch({"number": [0]})]))))
+def _here(parts: Sequence[object], _: int) -> SimpleNamespace:
+    """Run tasks in this process, where their calls are seen, and not in those of Spark."""
+    return SimpleNamespace(map=lambda work: SimpleNamespace(collect=lambda: [work(part) for part in parts]))
 
 
 @pytest.fixture
@@ -61,7 +59,7 @@ def _hold(trace: Trace, name: str) -> None:
 def test_a_load_runs_through_the_listed_calls(world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The first load of a changefeed, of a table whose rows are all in the export."""
     address = export(tmp_path / "export", world.ts)
-    monkeypatch.setattr(type(world.spark.range(1)), "mapInArrow", _here)
+    monkeypatch.setattr(world.spark.sparkContext, "parallelize", _here)
     with traced() as trace:
         load(world.config, address, (), lambda line: None, spark=world.spark)
     assert world.rows("a") == {1: "one"}

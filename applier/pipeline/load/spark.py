@@ -2,27 +2,21 @@
 
 from __future__ import annotations
 
-import errno
-import os
-import pickle
-from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, NamedTuple, cast
+from typing import TYPE_CHECKING, NamedTuple
 
 import pyarrow as pa
-from py4j.protocol import Py4JJavaError
-from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from applier.decode.dump.blocks import parts
 from applier.decode.dump.export import File
 from applier.decode.dump.part_reader import PartReader
-from applier.errors import ApplierError, OutsideRefused, TransientError, ValueRefused
+from applier.errors import OutsideRefused, ValueRefused
 from applier.pipeline.load.generated import Generated
 from applier.pipeline.load.key_order import KeyRange
-from applier.runtime.permanent_errors import SPARK, Cause, chain_of, refusal, told
+from applier.runtime.tasks.spark import each, reported
 from applier.sink.iceberg.files import DataFile, JavaStorage, storage_for
 from applier.sink.iceberg.table import Table
 from applier.sink.tidb_partitions.expression import Inexact
@@ -38,11 +32,6 @@ PART_BYTES = 128 << 20
 
 _HELD_BYTES = 2 * PART_BYTES
 """Bytes of rows in memory that a task sorts and writes at once: those of a part, and some of a file in one part."""
-
-_OF_SYSTEM = tuple(map(os.strerror, (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES, errno.EIO)))
-"""What the operating system says of storage: it knows nothing of rows."""
-
-_OUTCOME = pa.schema({"outcome": pa.binary()})
 
 
 class Staged(NamedTuple):
@@ -61,28 +50,22 @@ class Staged(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class LoadTask:
-    """Writes the files, or parts of them, whose numbers come, and gives what became of each."""
+    """Writes a file of an export, or a part of one, in any process."""
 
     reader: PartReader
     generated: Generated
-    files: tuple[File, ...]
     writer: FileWriter
 
-    def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """Pickled, a `Staged` or an error for each number."""
-        for batch in batches:
-            for number in cast("list[int]", batch.column(0).to_pylist()):
-                outcome = pickle.dumps(self._outcome(self.files[number]))
-                yield pa.RecordBatch.from_pylist([{"outcome": outcome}], _OUTCOME)
+    def __call__(self, file: File) -> Staged:
+        """What it has written.
 
-    def _outcome(self, file: File) -> Staged | ApplierError:
-        # A task that fails is tried again, and what Spark says of it may hold rows.
+        Raises:
+            ValueRefused, TransientError: As `stage_files`.
+        """
         try:
             return self._staged(file)
         except Inexact as error:
-            return ValueRefused(f"File {file.name} lacks a stored generated column, and {error}.")
-        except ApplierError as error:
-            return error
+            raise ValueRefused(f"File {file.name} lacks a stored generated column, and {error}.") from None
 
     def _staged(self, file: File) -> Staged:
         layout, key = self.writer.layout, self.reader.version.key
@@ -124,16 +107,9 @@ def stage_files(
         what = f"Table {table} cannot be loaded: Python does not reach its files at {table.location}."
         hint = "Install the package that PyIceberg needs for them, set its properties under [catalog], and load again."
         raise OutsideRefused(what, hint)
-    read = tuple(part for file in files for part in parts(file, reader.form, PART_BYTES))
-    task = LoadTask(reader, generated, read, FileWriter(table.file_layout, storage))
-    numbers = session.range(0, len(read), 1, len(read))
-    with reported(f"load rows of table {table}"):
-        told = numbers.mapInArrow(task, "outcome binary").toArrow()
-    # Tasks run the code of this process with its rights.
-    outcomes = [pickle.loads(outcome) for outcome in cast("list[bytes]", told["outcome"].to_pylist())]  # noqa: S301
-    if errors := [outcome for outcome in outcomes if isinstance(outcome, ApplierError)]:
-        # What cannot pass comes first.
-        raise min(errors, key=lambda error: (not isinstance(error, ValueRefused), str(error)))
+    read = [part for file in files for part in parts(file, reader.form, PART_BYTES)]
+    task = LoadTask(reader, generated, FileWriter(table.file_layout, storage))
+    outcomes = each(session, f"load rows of table {table}", task, read)
     return Staged(
         [file for outcome in outcomes for file in outcome.files],
         sum(outcome.zero_dates for outcome in outcomes),
@@ -161,17 +137,3 @@ def _twice(frame: DataFrame) -> DataFrame:
 def quoted(name: str) -> str:
     """A name as Spark's SQL takes it, whatever is in it."""
     return "`" + name.replace("`", "``") + "`"
-
-
-@contextmanager
-def reported(action: str) -> Iterator[None]:
-    """Raise what a failed job means, without the rows that its own message may hold."""
-    try:
-        yield
-    except (PySparkException, Py4JJavaError) as error:
-        # PySpark gives errors of tasks that it does not know as Java does. What a failed job says may hold rows.
-        chain = [Cause(cause.kind, cause.code, cause.code) for cause in chain_of(error)]
-        lasting = refusal(f"Spark cannot {action}", chain, SPARK)
-        told_by_system = [said for said in _OF_SYSTEM if said in str(error)]
-        reasons = "; caused by: ".join([told(chain), *told_by_system[:1]])
-        raise lasting or TransientError(f"Spark cannot {action}: {reasons}") from error

@@ -36,6 +36,8 @@ TASKS = (
     "applier.consume.tasks.spark",
     "applier.pipeline.batches.far",
     "applier.pipeline.load.spark",
+    "applier.sink.evolve.move_rows",
+    "applier.sink.write.merge",
 )
 """Modules that hold the code of tasks."""
 

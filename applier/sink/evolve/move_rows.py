@@ -6,7 +6,8 @@ snapshot before it.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 
 import pyarrow as pa
 
@@ -14,7 +15,7 @@ from applier.changefeed.table import fold
 from applier.errors import RELOAD, SchemaChangeRefused
 from applier.sink.commit.committer import Committer
 from applier.sink.commit.stamp import Stamp
-from applier.sink.evolve.rewrite import LiveRows, stage_in_parts
+from applier.sink.evolve.rewrite import Column, LiveRows, write_anew
 from applier.sink.format.types import Field
 from applier.sink.iceberg.commit import Change
 from applier.sink.iceberg.files import DataFile
@@ -50,9 +51,12 @@ def stage_rows(target: Table, source: Table, snapshot_id: int | None, chosen: Ch
         SchemaChangeRefused: The tables do not have the same columns.
         TransientError: Catalog or storage did not answer.
     """
-    groups = LiveRows(source, snapshot_id).groups(_paired(target, source))
-    kept = groups if chosen is None else (rows.filter(chosen(rows)) for rows in groups)
-    return stage_in_parts(target, (rows.columns for rows in kept))
+    live, fields = LiveRows(source, snapshot_id), _paired(target, source)
+    return write_anew(live, fields, partial(_columns, chosen), target)
+
+
+def _columns(chosen: Chosen | None, rows: pa.Table) -> Sequence[Column]:
+    return (rows if chosen is None else rows.filter(chosen(rows))).columns
 
 
 def replace_rows(table: Table, rows: Callable[[], list[DataFile]], stamp: Stamp) -> int:
@@ -79,7 +83,11 @@ def is_empty_of(table: Table, column: str) -> bool:
     live = LiveRows(table, table.snapshot_id)
     if live.count == 0:
         return False
-    return all(rows.column(0).null_count == rows.num_rows for rows in live.groups(fields)) if fields else True
+    return not fields or all(live.each(f"look for values of column {column} in", fields, _is_null))
+
+
+def _is_null(parts: Iterator[pa.Table]) -> bool:
+    return all(rows.column(0).null_count == rows.num_rows for rows in parts)
 
 
 def _paired(target: Table, source: Table) -> list[Field]:

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import cached_property
-from typing import Any, TypeAlias
+from functools import cached_property, partial
+from typing import Any, Generic, TypeAlias, TypeVar
 
-import numpy as np
 import pyarrow as pa
 
 from applier.sink.evolve.casts.cast import CastRefused, cast
@@ -17,11 +16,13 @@ from applier.sink.format.types import Field
 from applier.sink.iceberg.files import DataFile, storage_for
 from applier.sink.iceberg.table import Table
 from applier.sink.write.deletes import load_deleted
+from applier.sink.write.file_groups import FileRows, done, groups
 from applier.sink.write.file_index import IndexedFile, read_index
 from applier.sink.write.file_writer import FileWriter
-from applier.sink.write.parquet import ParquetSource
 
 Column: TypeAlias = "pa.ChunkedArray[Any]"
+
+R = TypeVar("R")
 
 CHUNK_BYTES = 256 << 20
 """Bytes of rows in memory that become one data file. Older small files are merged on the way."""
@@ -90,17 +91,28 @@ class LiveRows:
         """Ids of the partition specs of the files that hold them; none without a snapshot."""
         return set() if self._snapshot_id is None else {indexed.file.spec_id for indexed in self._files}
 
-    def groups(self, fields: Sequence[Field]) -> Iterator[pa.Table]:
-        """Some fields of all rows, one row group of a file at a time; rows of one partition together."""
-        for indexed in self._files:
-            yield from self._read(indexed, fields)
+    def each(
+        self, what: str, fields: Sequence[Field], work: Callable[[Iterator[pa.Table]], R], *others: Storage
+    ) -> Iterable[R]:
+        """What work makes of some fields of all rows, a group of files at a time; rows of one partition together.
+
+        Args:
+            what: What it does to the table, in words for messages.
+            fields: The fields.
+            work: Takes rows, one row group of a file at a time. It runs in any process.
+            others: Where it writes.
+        """
+        if self._snapshot_id is None:
+            return ()
+        reading = _Reading(self._storage, tuple(fields), work)
+        return done(self._table, what, reading, groups(self._files), self._files, self._storage, *others)
 
     def has_null(self, field: Field) -> bool:
         """Whether a row has no value for a field; rows are read only if the metrics of the files do not exclude it."""
         head = self._snapshot_id
         if head is not None and self._table.files.null_count(head, field) == 0:
             return False
-        return any(rows[field.name].null_count for rows in self.groups([field]))
+        return any(self.each("look for NULL in", [field], _has_null))
 
     def are_changed(self, field: Field, step: ConvertField) -> bool:
         """Whether a cast gives any row another value than it has.
@@ -108,57 +120,73 @@ class LiveRows:
         Raises:
             CastRefused: A value cannot be cast exactly.
         """
-        for rows in self.groups([field]):
-            column = rows[field.name]
-            if not cast_chunks(column, step).equals(column.cast(step.new_arrow)):
-                return True
-        return False
+        return any(self.each("look for values that change in", [field], partial(_is_changed, step)))
 
-    def _read(self, indexed: IndexedFile, fields: Sequence[Field]) -> Iterator[pa.Table]:
-        dead = np.array(indexed.deleted or (), np.int64)
-        first = 0
-        with ParquetSource(self._storage, indexed.file.path) as source:
-            for group, size in enumerate(source.group_rows):
-                rows = source.read(group, fields)
-                gone = dead[np.searchsorted(dead, first) : np.searchsorted(dead, first + size)] - first
-                first += size
-                if len(gone):
-                    living = np.ones(size, bool)
-                    living[gone] = False
-                    rows = rows.filter(pa.array(living))
-                yield rows
+
+@dataclass(frozen=True, slots=True)
+class _Reading(Generic[R]):
+    storage: Storage
+    fields: tuple[Field, ...]
+    work: Callable[[Iterator[pa.Table]], R]
+
+    def __call__(self, group: Sequence[FileRows]) -> R:
+        return self.work(rows for part in group for _, rows in part.living(self.storage, self.fields))
+
+
+def _has_null(parts: Iterator[pa.Table]) -> bool:
+    return any(rows.column(0).null_count for rows in parts)
+
+
+def _is_changed(step: ConvertField, parts: Iterator[pa.Table]) -> bool:
+    columns = (rows.column(0) for rows in parts)
+    return any(not cast_chunks(column, step).equals(column.cast(step.new_arrow)) for column in columns)
 
 
 def rewrite(
     live: LiveRows, sources: Sequence[ValueSource], table: Table, show: Callable[[int], None]
 ) -> list[DataFile]:
-    """Write all rows to the table as it will be, each field with the values of its source; show how many were read.
+    """Write all rows to the table as it will be, each field with the values of its source; show how many there are.
 
     Raises:
         CastRefused: A value cannot be cast exactly; the files written so far are orphans.
     """
     old = {source.old.name: source.old for source in sources if source.old is not None}
-
-    def groups() -> Iterator[list[Column]]:
-        done = 0
-        for rows in live.groups(list(old.values())):
-            yield [source.values(rows) for source in sources]
-            done += rows.num_rows
-            show(done)
-
-    return stage_in_parts(table, groups())
+    return write_anew(live, list(old.values()), partial(_values, sources), table, show)
 
 
-def stage_in_parts(table: Table, groups: Iterable[Sequence[Column]]) -> list[DataFile]:
+def write_anew(
+    live: LiveRows,
+    fields: Sequence[Field],
+    columns: Callable[[pa.Table], Sequence[Column]],
+    table: Table,
+    show: Callable[[int], None] = lambda _: None,
+) -> list[DataFile]:
     """Write rows to data files of a table, a bounded part at a time, each file sorted by the identifier fields.
 
-    The rows come in groups, as all columns of the table in order.
+    Args:
+        live: The rows.
+        fields: What is read of them.
+        columns: Makes all columns of the table, in order, of some rows.
+        table: The table as it will be.
+        show: Takes the number of rows that are written so far.
     """
-    writer, schema = FileWriter(table.file_layout, storage_for(table)), table.schema
-    files: list[DataFile] = []
-    waiting: list[pa.Table] = []
-    for columns in groups:
-        waiting.append(pa.Table.from_arrays(list(columns), schema=schema.arrow))
+    writer, files = FileWriter(table.file_layout, storage_for(table)), list[DataFile]()
+    for staged in live.each("write anew the rows of", fields, partial(_staged, writer, columns), writer.storage):
+        files += staged
+        show(sum(file.records for file in files))
+    return files
+
+
+def _values(sources: Sequence[ValueSource], rows: pa.Table) -> list[Column]:
+    return [source.values(rows) for source in sources]
+
+
+def _staged(
+    writer: FileWriter, columns: Callable[[pa.Table], Sequence[Column]], parts: Iterator[pa.Table]
+) -> list[DataFile]:
+    schema, files, waiting = writer.layout.schema, list[DataFile](), list[pa.Table]()
+    for rows in parts:
+        waiting.append(pa.Table.from_arrays(list(columns(rows)), schema=schema.arrow))
         if sum(part.nbytes for part in waiting) >= CHUNK_BYTES:
             files += writer.stage(pa.concat_tables(waiting), schema.identifier)
             waiting.clear()

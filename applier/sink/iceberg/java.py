@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, TypeAlias
 
 from py4j.java_gateway import JavaClass, JavaPackage
 from py4j.protocol import Py4JError, Py4JJavaError
 
 from applier.errors import OutsideRefused, TransientError
 from applier.runtime.permanent_errors import CATALOG, causes, redacted, refusal, told
+
+Each: TypeAlias = Callable[[str, Callable[[Any], Any], Sequence[Any]], list[Any]]
+"""Does work on many parts in Spark's tasks: takes what it does, in words for messages, the work and the parts."""
 
 
 class JavaError(TransientError):
@@ -37,10 +40,15 @@ class Java:
     """One JVM, as seen through the gateway of a Spark session (classic, not Connect).
 
     Calls may come from any thread; py4j gives each thread a connection of its own.
+
+    Args:
+        session: The session.
+        each: Does work in its tasks, where rows stay in them.
     """
 
-    def __init__(self, session: Any) -> None:
+    def __init__(self, session: Any, each: Each | None = None) -> None:
         self.session = session
+        self.each = each
         self.jvm: Any = session.sparkContext._jvm
         self.iceberg: Any = _Package(self.jvm.org.apache.iceberg)
         self.own: Any = _Package(self.jvm.applier)

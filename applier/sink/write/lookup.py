@@ -12,12 +12,13 @@ from typing import Any, TypeAlias
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+from pyroaring import BitMap64
 
 from applier.sink.format.bounds import Column, SortedKeys, numbers
 from applier.sink.format.storage import Storage
 from applier.sink.format.types import Field
-from applier.sink.write.deletes import load_deleted
-from applier.sink.write.file_index import FileIndex, IndexedFile
+from applier.sink.write.file_groups import FileRows
+from applier.sink.write.file_index import IndexedFile
 from applier.sink.write.key_cache import FILE_ROWS, LARGE, SMALL, GroupKeys, KeyCache, Keys, NumberKeys
 from applier.sink.write.parquet import ParquetSource, Positions, ranges
 
@@ -70,25 +71,17 @@ def positions_of(
 
 
 def positions_where(
-    index: FileIndex, fields: Sequence[Field], predicate: Callable[[pa.Table], Any], storage: Storage
-) -> dict[str, Positions]:
+    group: Sequence[FileRows], fields: Sequence[Field], predicate: Callable[[pa.Table], Any], storage: Storage
+) -> dict[str, BitMap64]:
     """Positions of the living rows that a predicate names, by path. It is not asked about dead ones."""
-    load_deleted(list(index.files.values()), storage)
-    result: dict[str, Positions] = {}
-    for path, indexed in index.files.items():
-        living = np.ones(indexed.file.records, bool)
-        living[np.array(indexed.deleted or (), np.int64)] = False
-        with ParquetSource(storage, indexed.file.path) as source:
-            for group, (start, end) in enumerate(ranges(source.group_rows)):
-                if not living[start:end].any():
-                    continue
-                mask: Any = predicate(source.read(group, fields).filter(pa.array(living[start:end])))
-                chosen = np.asarray(mask.fill_null(False).to_numpy(zero_copy_only=False), bool)
-                living[start:end][living[start:end]] = chosen
-        positions = np.flatnonzero(living)
-        if len(positions):
-            result[path] = positions
-    return result
+    result = defaultdict[str, BitMap64](BitMap64)
+    for part in group:
+        for positions, rows in part.living(storage, fields):
+            mask: Any = predicate(rows)
+            chosen = positions[np.asarray(mask.fill_null(False).to_numpy(zero_copy_only=False), bool)]
+            if len(chosen):
+                result[part.file.file.path] |= BitMap64(chosen)
+    return dict(result)
 
 
 def read_located(

@@ -20,6 +20,7 @@ from applier.sink.format.types import Field, TableSchema
 from applier.sink.iceberg.files import DataFile
 from applier.sink.write import keyless
 from applier.sink.write.deletes import alive
+from applier.sink.write.file_groups import FileRows
 from applier.sink.write.file_index import FileIndex
 from applier.sink.write.file_writer import FileWriter
 from applier.sink.write.lookup import comparable, positions_of, positions_where, read_located
@@ -152,12 +153,14 @@ class Stage:
         return StagedBatch(rows, inserts.num_rows, _bitmaps(living), missing if self.exact else 0, seconds)
 
 
-def stage_where(predicate: Callable[[pa.Table], Any], index: FileIndex, storage: Storage) -> StagedBatch:
-    """Remove the living rows that a predicate names by the columns of the index."""
+def stage_where(
+    predicate: Callable[[pa.Table], Any], fields: Sequence[Field], storage: Storage, group: Sequence[FileRows]
+) -> StagedBatch:
+    """Remove the living rows of a group that a predicate names by some fields."""
     seconds = dict[str, float]()
     with timed(seconds, "locate"):
-        living = positions_where(index, index.columns, predicate, storage)
-    return StagedBatch(None, 0, _bitmaps(living), 0, seconds)
+        living = positions_where(group, fields, predicate, storage)
+    return StagedBatch(None, 0, living, 0, seconds)
 
 
 def _bitmaps(living: dict[str, Positions]) -> dict[str, BitMap64]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Protocol, cast
 
 import pyarrow as pa
@@ -17,6 +18,7 @@ from applier.sink.format.types import Field
 from applier.sink.iceberg.files import DataFile, JavaStorage, storage_for
 from applier.sink.iceberg.table import Table
 from applier.sink.write.deletes import Deletes, load_deleted, stage_position_deletes, stage_vectors
+from applier.sink.write.file_groups import done, groups
 from applier.sink.write.file_index import FileIndex, read_index
 from applier.sink.write.new_keys import NewKeySample
 from applier.sink.write.stage import Stage, StagedBatch, stage_where, timed
@@ -168,8 +170,12 @@ class Staging:
 
     def where(self, work: CommitWork, columns: Sequence[str], predicate: Predicate) -> None:
         """Stage the removal of the rows that a predicate names."""
-        index = self._index_of(work, self._key(columns))
-        self._take_in(work, stage_where(predicate, index, self.storage), None)
+        fields = self._key(columns)
+        files = list(self._index_of(work, fields).files.values())
+        load_deleted(files, self.storage)
+        find = partial(stage_where, predicate, fields, self.storage)
+        found = done(self._table, "look for rows in", find, groups(files), files, self.storage)
+        self._take_in(work, StagedBatch.sum(list(found)), None)
 
     def take(self, work: CommitWork, rows: Staged) -> None:
         """Let the rows that are staged elsewhere be those of the commit."""

@@ -15,6 +15,7 @@ import pyarrow as pa
 
 from applier.changefeed.table import ColumnType
 from applier.changefeed.types import BINARIES, DATE_TYPES, INTEGERS, TEXTS
+from applier.errors import ApplierError
 from applier.sink.evolve.casts import dates, members, numbers, text
 from applier.sink.evolve.steps import ConvertField
 from applier.sink.format.types import Array
@@ -36,7 +37,7 @@ SECONDS = frozenset({"datetime", "timestamp", "time"})
 """Types with fractional digits of the second, as many as the column has."""
 
 
-class CastRefused(Exception):
+class CastRefused(ApplierError):
     """A column, or a value in it, cannot be cast exactly; the text says why and holds no value."""
 
 

@@ -14,6 +14,7 @@ from applier.changefeed.change_batch import ChangeBatch, KeylessBatch
 from applier.sink.format.file_layout import FileLayout
 from applier.sink.format.storage import LocalStorage
 from applier.sink.format.types import TableSchema, schema_json
+from applier.sink.write.file_groups import groups
 from applier.sink.write.file_index import FileIndex, read_index
 from applier.sink.write.file_writer import FileWriter
 from applier.sink.write.stage import Stage, StagedBatch, stage_where
@@ -85,7 +86,9 @@ def test_rows_that_a_predicate_names_are_removed(tmp_path: Path) -> None:
     """No row is written, and none is looked up by key."""
     _, index = begun(tmp_path, 1)
 
-    staged = stage_where(lambda held: pc.greater(held["id"], pa.scalar(1)), index, STORAGE)
+    staged = stage_where(
+        lambda held: pc.greater(held["id"], pa.scalar(1)), index.columns, STORAGE, groups(index.files.values())[0]
+    )
 
     assert removed(staged) == [(*index.files, [1])]
     assert (staged.rows, staged.deleted) == (None, 1)

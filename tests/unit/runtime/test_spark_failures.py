@@ -6,7 +6,7 @@ import pytest
 from py4j.protocol import Py4JJavaError
 
 from applier.errors import TransientError
-from applier.pipeline.load.spark import reported
+from applier.runtime.tasks.spark import reported
 
 
 class _Failed(Py4JJavaError):  # type: ignore[misc]  # published without types

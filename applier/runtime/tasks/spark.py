@@ -1,0 +1,72 @@
+"""Runs one piece of work on many parts in Spark's tasks, a task a part: what comes back is what the work returns."""
+
+from __future__ import annotations
+
+import errno
+import os
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from functools import partial
+from typing import TYPE_CHECKING, TypeVar, cast
+
+from py4j.protocol import Py4JJavaError
+from pyspark.errors import PySparkException
+
+from applier.errors import ApplierError, TransientError
+from applier.runtime.permanent_errors import SPARK, Cause, chain_of, refusal, told
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+_Part = TypeVar("_Part")
+_Result = TypeVar("_Result")
+
+_OF_SYSTEM = tuple(map(os.strerror, (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES, errno.EIO)))
+"""What the operating system says of storage: it knows nothing of rows."""
+
+
+def each(session: SparkSession, action: str, work: Callable[[_Part], _Result], parts: Sequence[_Part]) -> list[_Result]:
+    """Do work on each part in one job; all of them must be picklable.
+
+    Args:
+        session: The session.
+        action: What the work does, for messages: `load rows of table t`.
+        work: The work. Spark may do it twice on a part, and what one of the two returned counts.
+        parts: The parts; a task gets its own alone.
+
+    Returns:
+        What the work returned for each part.
+
+    Raises:
+        ApplierError: The work raised it on a part; what cannot pass comes first.
+        TransientError: Spark or the storage failed for a reason that may pass.
+    """
+    if not parts:
+        return []
+    with reported(action):
+        outcomes = session.sparkContext.parallelize(parts, len(parts)).map(partial(_outcome, work)).collect()
+    if errors := [outcome for outcome in outcomes if isinstance(outcome, ApplierError)]:
+        raise min(errors, key=lambda error: (isinstance(error, TransientError), str(error)))
+    return cast("list[_Result]", outcomes)
+
+
+def _outcome(work: Callable[[_Part], _Result], part: _Part) -> _Result | ApplierError:
+    # A task that fails is tried again, and what Spark says of it may hold rows.
+    try:
+        return work(part)
+    except ApplierError as error:
+        return error
+
+
+@contextmanager
+def reported(action: str) -> Iterator[None]:
+    """Raise what a failed job means, without the rows that its own message may hold."""
+    try:
+        yield
+    except (PySparkException, Py4JJavaError) as error:
+        # PySpark gives errors of tasks that it does not know as Java does. What a failed job says may hold rows.
+        chain = [Cause(cause.kind, cause.code, cause.code) for cause in chain_of(error)]
+        lasting = refusal(f"Spark cannot {action}", chain, SPARK)
+        told_by_system = [said for said in _OF_SYSTEM if said in str(error)]
+        reasons = "; caused by: ".join([told(chain), *told_by_system[:1]])
+        raise lasting or TransientError(f"Spark cannot {action}: {reasons}") from error

@@ -1,0 +1,106 @@
+"""Groups the files of a table by bytes, and does work on each group: here, or where rows stay in tasks, there."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import TypeVar
+
+import numpy as np
+import pyarrow as pa
+
+from applier.sink.format.storage import Storage
+from applier.sink.format.types import Field
+from applier.sink.iceberg.files import JavaStorage
+from applier.sink.iceberg.table import Table
+from applier.sink.write.file_index import IndexedFile
+from applier.sink.write.parquet import ParquetSource, Positions, ranges
+
+GROUP_BYTES = 64 << 20
+"""Bytes of files in a group, about: some seconds of work, and one file of rows that are written anew."""
+
+LEAST_BYTES = 4 << 20
+"""Bytes of files below which a job of Spark costs more than they do."""
+
+_Part = TypeVar("_Part")
+_Result = TypeVar("_Result")
+
+
+def done(
+    table: Table,
+    what: str,
+    work: Callable[[_Part], _Result],
+    parts: Sequence[_Part],
+    files: Sequence[IndexedFile],
+    *storages: Storage,
+) -> Iterable[_Result]:
+    """What work returns for each part, in order: one after the other here, or of one job.
+
+    Args:
+        table: The table that it is for.
+        what: What it does to a table, in words for messages.
+        work: The work, picklable; files that it writes have names of their own, as it may be done twice.
+        parts: The parts.
+        files: The files that it reads.
+        storages: Where it reads and writes. Tasks reach none that Java alone does.
+    """
+    each, has_java = table.java.each, any(isinstance(storage, JavaStorage) for storage in storages)
+    if each is None or has_java or bytes_of(files) < LEAST_BYTES:
+        return map(work, parts)
+    return each(f"{what} table {table}", work, parts)
+
+
+def bytes_of(files: Iterable[IndexedFile]) -> int:
+    """Bytes of some files."""
+    return sum(indexed.file.size for indexed in files)
+
+
+@dataclass(frozen=True, slots=True)
+class FileRows:
+    """Row groups of a data file: those whose first row is at one of some positions.
+
+    Attributes:
+        file: The file, with its dead rows.
+        first: First of these positions.
+        end: The one behind the last.
+    """
+
+    file: IndexedFile
+    first: int
+    end: int
+
+    @property
+    def size(self) -> float:
+        """Bytes, about."""
+        return self.file.file.size * (self.end - self.first) / max(1, self.file.file.records)
+
+    def living(self, storage: Storage, fields: Sequence[Field]) -> Iterator[tuple[Positions, pa.Table]]:
+        """Positions and some fields of the rows that are not dead, one row group at a time."""
+        dead = np.array(self.file.deleted or (), np.int64)
+        with ParquetSource(storage, self.file.file.path) as source:
+            for group, (first, end) in enumerate(ranges(source.group_rows)):
+                if not self.first <= first < self.end:
+                    continue
+                gone = dead[np.searchsorted(dead, first) : np.searchsorted(dead, end)]
+                living = np.ones(end - first, bool)
+                living[gone - first] = False
+                if not living.any():
+                    continue
+                rows = source.read(group, fields)
+                yield first + np.flatnonzero(living), rows.filter(pa.array(living)) if len(gone) else rows
+
+
+def groups(files: Iterable[IndexedFile]) -> list[list[FileRows]]:
+    """All rows of some files in their order, in groups of about `GROUP_BYTES`; large files are cut."""
+    result, held = list[list[FileRows]](), float(GROUP_BYTES)
+    for file in files:
+        count = -(-file.file.size // GROUP_BYTES)
+        edges = [file.file.records * number // count for number in range(count + 1)]
+        for rows in (FileRows(file, *edge) for edge in pairwise(edges)):
+            if held + rows.size > GROUP_BYTES:
+                result.append([])
+                held = 0
+            result[-1].append(rows)
+            held += rows.size
+    return result

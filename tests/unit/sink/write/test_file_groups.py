@@ -1,0 +1,237 @@
+"""Work on the files of a table, in groups by bytes: the same in this process and where only values come."""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Callable, Sequence
+from functools import partial
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+import pytest
+from pyroaring import BitMap64
+
+from applier.changefeed.table import ColumnType
+from applier.sink.evolve.casts.cast import CastRefused
+from applier.sink.evolve.move_rows import stage_rows
+from applier.sink.evolve.rewrite import LiveRows, ValueSource, rewrite
+from applier.sink.evolve.steps import ConvertField
+from applier.sink.format.file_layout import FileLayout
+from applier.sink.format.storage import LocalStorage
+from applier.sink.format.types import TableSchema, schema_json
+from applier.sink.iceberg.files import DataFile, DeleteFile, JavaStorage
+from applier.sink.write import file_groups, merge
+from applier.sink.write.deletes import encode_vector, load_deleted, puffin
+from applier.sink.write.file_groups import FileRows, bytes_of, done, groups
+from applier.sink.write.file_index import IndexedFile, read_index
+from applier.sink.write.file_writer import FileWriter
+from applier.sink.write.lookup import positions_where
+
+STORAGE = LocalStorage()
+COLUMNS: dict[str, Any] = {"id": pa.int64(), "v": pa.string()}
+SCHEMA = TableSchema.parse(schema_json(pa.schema(COLUMNS), ["id"]))
+NUMBERS = TableSchema.parse(schema_json(pa.schema({**COLUMNS, "v": pa.int64()}), ["id"]))
+TO_NUMBER = ConvertField(
+    "v", ColumnType("varchar", length=9), ColumnType("bigint"), pa.string(), pa.int64(), holds_null=True
+)
+SOURCES = [
+    ValueSource(SCHEMA.fields[0], SCHEMA.fields[0]),
+    ValueSource(NUMBERS.fields[1], SCHEMA.fields[1], TO_NUMBER),
+]
+
+
+class Tasks:
+    """Does work as other processes would: nothing but bytes comes to them."""
+
+    def __init__(self) -> None:
+        self.said: list[str] = []
+
+    def __call__(self, action: str, work: Callable[[Any], Any], parts: Sequence[Any]) -> list[Any]:
+        """See `Each`."""
+        self.said.append(action)
+        there: Any = pickle.loads(pickle.dumps(work))  # noqa: S301 - it was written here
+        return [pickle.loads(pickle.dumps(there(pickle.loads(pickle.dumps(part))))) for part in parts]  # noqa: S301
+
+
+class Lake:
+    """A table of files of five rows; of each file the second row is dead.
+
+    Args:
+        folder: Where it is.
+        tasks: What does work elsewhere.
+        values: The text of each row.
+    """
+
+    def __init__(self, folder: Path, tasks: Tasks | None, values: Sequence[str]) -> None:
+        self.folder = folder
+        self.tasks = tasks
+        self.files = list[DataFile]()
+        for start in range(0, len(values), 5):
+            ids = list(range(start, start + 5))
+            rows = pa.Table.from_arrays(
+                [pa.array(ids), pa.array(values[start : start + 5], pa.string())], schema=SCHEMA.arrow
+            )
+            (file,) = FileWriter(self.layout(SCHEMA), STORAGE).stage(rows, ["id"])
+            self.files.append(self._worn(file, start))
+
+    def _worn(self, file: DataFile, start: int) -> DataFile:
+        body, blobs = puffin([(file.path, encode_vector(BitMap64([1])), 1)])
+        (self.folder / f"{start}.puffin").write_bytes(body)
+        vector = DeleteFile.vector(f"{self.folder}/{start}.puffin", len(body), blobs[file.path], 1, file)
+        return DataFile(file.path, file.format, file.records, file.size, 0, (), {}, {}, (vector,), start, 7)
+
+    def layout(self, schema: TableSchema) -> FileLayout:
+        """How its files are written once it has a schema."""
+        spec, order = {"spec-id": 0, "fields": []}, {"order-id": 0, "fields": []}
+        return FileLayout("shop.t", str(self.folder), schema, spec, order, {}, 3)
+
+    def table(self, schema: TableSchema = SCHEMA) -> Any:
+        """The table, as far as work on its rows looks at it."""
+        return _Table(self, schema)
+
+    @property
+    def indexed(self) -> list[IndexedFile]:
+        """Its files, with their dead rows."""
+        found = list(read_index("shop.t", 1, (), lambda *_: self.files).files.values())
+        load_deleted(found, STORAGE)
+        return found
+
+
+class _Table:
+    snapshot_id = 1
+    format_version = 3
+
+    def __init__(self, lake: Lake, schema: TableSchema) -> None:
+        self.java = SimpleNamespace(each=lake.tasks)
+        self.location, self.storage_properties = str(lake.folder), dict[str, str]()
+        self.file_layout, self.schema = lake.layout(schema), schema
+        self.scan = lambda *_: lake.files
+
+    def __str__(self) -> str:
+        return "shop.t"
+
+
+@pytest.fixture(params=["here", "in tasks"])
+def tasks(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Tasks | None:
+    """Where work is done: two files a group at most, and no work is too small for a task."""
+    monkeypatch.setattr(file_groups, "LEAST_BYTES", 0)
+    monkeypatch.setattr(file_groups, "GROUP_BYTES", 2000)
+    return Tasks() if request.param == "in tasks" else None
+
+
+def held(files: Sequence[DataFile]) -> list[dict[str, Any]]:
+    """The rows of some files, in order of `id`."""
+    return sorted((row for file in files for row in pq.read_table(file.path).to_pylist()), key=lambda row: row["id"])
+
+
+def test_rows_are_written_anew_without_dead_ones(tmp_path: Path, tasks: Tasks | None) -> None:
+    """Each living row once, in the new type, in a file for each group."""
+    lake = Lake(tmp_path, tasks, list(map(str, range(30))))
+    shown = list[int]()
+
+    files = rewrite(LiveRows(lake.table(), 1), SOURCES, lake.table(NUMBERS), shown.append)
+
+    assert held(files) == [{"id": number, "v": number} for number in range(30) if number % 5 != 1]
+    assert len({file.path for file in files}) == len(files) == len(groups(lake.indexed)) > 1
+    assert shown == sorted(shown)
+    assert shown[-1] == 24
+    if tasks is not None:
+        assert tasks.said == ["write anew the rows of table shop.t"]
+
+
+def test_a_value_that_cannot_be_cast_refuses_the_rewrite(tmp_path: Path, tasks: Tasks | None) -> None:
+    """By the column, wherever the value is met; no value is named."""
+    lake = Lake(tmp_path, tasks, [*map(str, range(9)), "secret"])
+
+    with pytest.raises(CastRefused, match="^column v: a value does not fit bigint") as refused:
+        rewrite(LiveRows(lake.table(), 1), SOURCES, lake.table(NUMBERS), lambda _: None)
+
+    assert "secret" not in str(refused.value)
+
+
+def is_high(rows: pa.Table) -> Any:
+    """Whether rows are behind the first seven."""
+    return pc.greater(rows["id"], pa.scalar(6))
+
+
+def test_rows_move_and_go_by_a_predicate(tmp_path: Path, tasks: Tasks | None) -> None:
+    """It is asked about living rows only, a group at a time."""
+    lake = Lake(tmp_path, tasks, ["x"] * 15)
+
+    moved = stage_rows(lake.table(), lake.table(), 1, is_high)
+    find = partial(_gone, STORAGE)
+    found = list(done(lake.table(), "look for rows in", find, groups(lake.indexed), lake.indexed, STORAGE))
+
+    assert [row["id"] for row in held(moved)] == [7, 8, 9, 10, 12, 13, 14]
+    gone = {path: list(positions) for each in found for path, positions in each.items()}
+    assert list(gone.values()) == [[2, 3, 4], [0, 2, 3, 4]]
+
+
+def _gone(storage: LocalStorage, group: Sequence[FileRows]) -> dict[str, BitMap64]:
+    return positions_where(group, SCHEMA.fields[:1], is_high, storage)
+
+
+def test_what_all_rows_have_is_asked_of_each_group(tmp_path: Path, tasks: Tasks | None) -> None:
+    """A value of any file that changes is found."""
+    same = ConvertField(
+        "v", ColumnType("varchar", length=9), ColumnType("char", length=9), pa.string(), pa.string(), holds_null=True
+    )
+    lake, spaced = Lake(tmp_path / "a", tasks, ["x"] * 10), Lake(tmp_path / "b", tasks, [*["x"] * 9, "x "])
+
+    assert not LiveRows(lake.table(), 1).are_changed(SCHEMA.fields[1], same)
+    assert LiveRows(spaced.table(), 1).are_changed(SCHEMA.fields[1], same)
+
+
+def test_merged_files_keep_the_identity_of_rows(tmp_path: Path, tasks: Tasks | None) -> None:
+    """The row ids and the sequence number of the files that are gone."""
+    lake = Lake(tmp_path, tasks, ["x"] * 20)
+    index = read_index("shop.t", 1, (), lambda *_: lake.files)
+    files = list(index.files.values())
+
+    change = merge.stage(lake.table(), STORAGE, index, [files[:2], files[2:]])
+
+    assert change is not None
+    assert [file.records for file in change.rows] == [8, 8]
+    assert [(row["id"], row["_row_id"], row["_last_updated_sequence_number"]) for row in held(change.rows)] == [
+        (number, number, 7) for number in range(20) if number % 5 != 1
+    ]
+    assert len(change.rewritten) == len(change.replaced) == 4
+
+
+def test_large_files_are_cut_between_row_groups(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each row is in one group, however its file is cut, and the groups keep the order."""
+    monkeypatch.setattr("applier.sink.write.rows.GROUP_BYTES", 100)
+    rows = pa.Table.from_arrays([pa.array(range(100)), pa.array(["x"] * 100)], schema=SCHEMA.arrow)
+    layout = FileLayout(
+        "shop.t", str(tmp_path), SCHEMA, {"spec-id": 0, "fields": []}, {"order-id": 0, "fields": []}, {}, 3
+    )
+    (file,) = FileWriter(layout, STORAGE).stage(rows, ["id"])
+    assert pq.ParquetFile(file.path).num_row_groups > 5
+    monkeypatch.setattr(file_groups, "GROUP_BYTES", file.size // 3)
+    indexed = IndexedFile(file, (), (), BitMap64(range(0, 100, 2)))
+
+    found = groups([indexed])
+
+    assert len(found) > 2
+    read = [part for group in found for each in group for part in each.living(STORAGE, SCHEMA.fields[:1])]
+    assert [number for positions, _ in read for number in positions.tolist()] == list(range(1, 100, 2))
+    assert [number for _, part in read for number in part["id"].to_pylist()] == list(range(1, 100, 2))
+
+
+def test_small_files_and_what_java_alone_reaches_stay_here(tmp_path: Path) -> None:
+    """A job costs more than a few megabytes, and a task has no JVM to ask."""
+    tasks = Tasks()
+    lake = Lake(tmp_path, tasks, ["x"] * 10)
+    small, large = lake.indexed, [IndexedFile(DataFile("x", "parquet", 1, 1 << 30), (), (), None)]
+    java = JavaStorage(SimpleNamespace(io=lambda: None))
+    assert bytes_of(small) < file_groups.LEAST_BYTES
+
+    assert list(done(lake.table(), "see", str, [1], small, STORAGE)) == ["1"]
+    assert list(done(lake.table(), "see", str, [2], large, STORAGE, java)) == ["2"]
+    assert tasks.said == []
+    assert list(done(lake.table(), "see", str, [3], large, STORAGE)) == ["3"]
+    assert tasks.said == ["see table shop.t"]
