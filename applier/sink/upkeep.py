@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -231,13 +232,17 @@ class Upkeep:
     def _merged(self, files: FileIndex) -> Change | None:
         """The compaction of small files with few rows, staged; None where it is left to Iceberg's action."""
         table, storage, limits = self.writer.table, self.writer.storage, self.limits
-        is_far = isinstance(storage, JavaStorage) and not table.schema.shadows
-        if is_far or not merge.is_plain(table):
+        by_java = isinstance(storage, JavaStorage) and not table.schema.shadows
+        if by_java or not merge.is_plain(table):
             return None
-        fewest, size = min(5, limits.small_files), min(limits.unit_bytes, merge.MOST_BYTES)
+        # Tasks take a group each; one process all of them, one after the other.
+        size, rows = limits.unit_bytes, math.inf
+        if table.java.each is None:
+            size, rows = min(size, merge.MOST_BYTES), merge.MOST_ROWS
         for path, known in (self.writer.index or FileIndex(None, ())).files.items():
             files.files[path].deleted = known.deleted
-        chosen = merge.groups(files, int(table.spec_json["spec-id"]), _SMALL * self._target, fewest, size)
+        spec_id, fewest = int(table.spec_json["spec-id"]), min(5, limits.small_files)
+        chosen = merge.groups(files, spec_id, _SMALL * self._target, fewest, size, rows)
         return merge.stage(table, storage, files, chosen) if chosen else None
 
     @property

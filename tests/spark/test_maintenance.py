@@ -122,6 +122,31 @@ def test_compaction_keeps_rows_and_stamp(
     assert not case.writer._committer.is_foreign
 
 
+@pytest.mark.parametrize("version", [2, 3])
+def test_tasks_merge_files_as_the_driver_does(
+    spark: SparkSession, lake: Catalog, fresh_name: Name, in_tasks: Callable[[], list[str]], version: int
+) -> None:
+    """A file a partition, without dead rows; the rows keep their identity, and the table its stamp."""
+    name = fresh_name()
+    case = Case(spark, lake, name, format_version=version, partition=[("k0", "bucket[2]")])
+    lineage = ", _row_id, _last_updated_sequence_number" if version == 3 else ""
+
+    def rows() -> list[Any]:
+        return spark.sql(f"SELECT *{lineage} FROM {sql_name(name)} ORDER BY k0").toArrow().to_pylist()
+
+    before, files, actions = rows(), case.summary("total-data-files"), in_tasks()
+
+    assert case.upkeep.compact()["compacted"] == files
+
+    assert actions == ["compact"]
+    assert case.summary("total-data-files") == 2
+    assert case.summary("total-delete-files") == 0
+    assert rows() == before
+    case.check()
+    case.apply()
+    case.check()
+
+
 def test_rows_keep_their_identity(spark: SparkSession, lake: Catalog, fresh_name: Name) -> None:
     """Row ids and the numbers of their last change stay through compactions in this process and by Iceberg in turn,
     with changes between; old snapshots stay readable, and a column may come and another be renamed.

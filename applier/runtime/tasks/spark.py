@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
@@ -20,6 +21,9 @@ if TYPE_CHECKING:
 
 _Part = TypeVar("_Part")
 _Result = TypeVar("_Result")
+
+_PAUSES = (1.0, 5.0)
+"""Seconds between attempts at a part that an outside system spoilt."""
 
 _OF_SYSTEM = tuple(map(os.strerror, (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES, errno.EIO)))
 """What the operating system says of storage: it knows nothing of rows."""
@@ -51,11 +55,17 @@ def each(session: SparkSession, action: str, work: Callable[[_Part], _Result], p
 
 
 def _outcome(work: Callable[[_Part], _Result], part: _Part) -> _Result | ApplierError:
-    # A task that fails is tried again, and what Spark says of it may hold rows.
-    try:
-        return work(part)
-    except ApplierError as error:
-        return error
+    # Spark tries a task that fails again, and what it says of that may hold rows. An error that is returned ends the
+    # job, and one request that a storage does not answer is to end none of hours.
+    pauses = iter(_PAUSES)
+    while True:
+        try:
+            return work(part)
+        except ApplierError as error:
+            pause = next(pauses, None) if isinstance(error, TransientError) else None
+            if pause is None:
+                return error
+            time.sleep(pause)
 
 
 @contextmanager

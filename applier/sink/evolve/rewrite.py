@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
-from typing import Any, Generic, TypeAlias, TypeVar
+from typing import Any, TypeAlias, TypeVar
 
 import pyarrow as pa
 
@@ -104,7 +104,7 @@ class LiveRows:
         """
         if self._snapshot_id is None:
             return ()
-        reading = _Reading(self._storage, tuple(fields), work)
+        reading = partial(_read, self._storage, fields, work)
         return done(self._table, what, reading, groups(self._files), self._files, self._storage, *others)
 
     def has_null(self, field: Field) -> bool:
@@ -123,14 +123,10 @@ class LiveRows:
         return any(self.each("look for values that change in", [field], partial(_is_changed, step)))
 
 
-@dataclass(frozen=True, slots=True)
-class _Reading(Generic[R]):
-    storage: Storage
-    fields: tuple[Field, ...]
-    work: Callable[[Iterator[pa.Table]], R]
-
-    def __call__(self, group: Sequence[FileRows]) -> R:
-        return self.work(rows for part in group for _, rows in part.living(self.storage, self.fields))
+def _read(
+    storage: Storage, fields: Sequence[Field], work: Callable[[Iterator[pa.Table]], R], group: Sequence[FileRows]
+) -> R:
+    return work(rows for part in group for _, rows in part.living(storage, fields))
 
 
 def _has_null(parts: Iterator[pa.Table]) -> bool:

@@ -1,10 +1,11 @@
-"""Merges small data files of a partition in this process: where their rows are few, a Spark job costs far more."""
+"""Merges small data files of a partition: where their rows are few, Iceberg's own action costs far more."""
 
 from __future__ import annotations
 
 import re
 from collections import defaultdict
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -16,16 +17,17 @@ from applier.sink.format import types
 from applier.sink.format.storage import Storage
 from applier.sink.format.types import FIELD_ID, Field, TypeJson
 from applier.sink.iceberg.commit import Change
-from applier.sink.iceberg.files import DeleteFile
+from applier.sink.iceberg.files import DataFile, DeleteFile
 from applier.sink.iceberg.table import Table
 from applier.sink.write.deletes import load_deleted
+from applier.sink.write.file_groups import bytes_of, done
 from applier.sink.write.file_index import FileIndex, IndexedFile
 from applier.sink.write.file_writer import FileWriter
 from applier.sink.write.parquet import ParquetSource
 from applier.sink.write.rows import sort
 
 MOST_ROWS = 1_000_000
-"""Rows of the files that are merged at once, dead ones included: one thread reads them into memory."""
+"""Rows of the files of a group, dead ones included: one thread reads them into memory."""
 
 MOST_BYTES = 64 << 20
 """Bytes of those files."""
@@ -56,10 +58,12 @@ def is_plain(table: Table) -> bool:
     )
 
 
-def groups(files: FileIndex, spec_id: int, small: float, fewest: int, most_bytes: int) -> list[list[IndexedFile]]:
+def groups(
+    files: FileIndex, spec_id: int, small: float, fewest: int, most_bytes: int, most_rows: float = MOST_ROWS
+) -> list[list[IndexedFile]]:
     """Files of the current spec to merge, by partition: at least `fewest` below `small` bytes each.
 
-    Partitions of few rows come first; what would be too much at once is left out.
+    Partitions of few rows come first; what would be too much in a group, or with those before it, is left out.
     """
     parts: defaultdict[str, list[IndexedFile]] = defaultdict(list)
     for indexed in files.files.values():
@@ -70,11 +74,39 @@ def groups(files: FileIndex, spec_id: int, small: float, fewest: int, most_bytes
     for part in sorted(parts.values(), key=_rows):
         if len(part) < max(2, fewest):
             continue
-        rows, size = rows + _rows(part), size + sum(indexed.file.size for indexed in part)
-        if rows > MOST_ROWS or size > most_bytes:
+        rows, size = rows + _rows(part), size + bytes_of(part)
+        if rows > most_rows or size > most_bytes or _rows(part) > MOST_ROWS or bytes_of(part) > MOST_BYTES:
             break
         result.append(part)
     return result
+
+
+@dataclass(frozen=True, slots=True)
+class GroupMerge:
+    """Writes the living rows of a group of files of one partition as one file, in any process.
+
+    Attributes:
+        writer: Writes it.
+        fields: What is read: the columns of the table, and `LINEAGE` where rows have an identity to keep.
+    """
+
+    writer: FileWriter
+    fields: tuple[Field, ...]
+
+    def __call__(self, part: Sequence[IndexedFile]) -> list[DataFile] | None:
+        """The new file, or none; None if a file does not show its columns."""
+        layout, storage = self.writer.layout, self.writer.storage
+        own, key = len(layout.schema.fields), layout.schema.identifier
+        order, order_id = layout.order_of(key)
+        schema = pa.schema([*layout.schema.arrow, *map(_column, self.fields[own:])])
+        tables = [schema.empty_table()]
+        for indexed in part:
+            living = _living(indexed, self.fields, storage)
+            if living is None:
+                return None
+            tables.append(pa.Table.from_arrays(living.columns, schema=schema))
+        rows = sort(pa.concat_tables(tables), order)
+        return self.writer.write(rows, part[0].file.partition, key, order_id) if rows.num_rows else []
 
 
 def stage(table: Table, storage: Storage, files: FileIndex, chosen: Sequence[Sequence[IndexedFile]]) -> Change | None:
@@ -90,21 +122,13 @@ def stage(table: Table, storage: Storage, files: FileIndex, chosen: Sequence[Seq
     if has_lineage and any(None in (indexed.file.first_row_id, indexed.file.sequence) for indexed in old):
         return None
     load_deleted(old, storage)
-    key = table.schema.identifier
-    order, order_id = table.file_layout.order_of(key)
     fields = (*table.schema.fields, *(LINEAGE if has_lineage else ()))
-    schema = pa.schema([*table.schema.arrow, *(_column(field) for field in fields[len(table.schema.fields) :])])
-    new, writer = [], FileWriter(table.file_layout, storage)
-    for part in chosen:
-        tables = [schema.empty_table()]
-        for indexed in part:
-            living = _living(indexed, fields, storage)
-            if living is None:
-                return None
-            tables.append(pa.Table.from_arrays(living.columns, schema=schema))
-        rows = sort(pa.concat_tables(tables), order)
-        if rows.num_rows:
-            new += writer.write(rows, part[0].file.partition, key, order_id)
+    merge = GroupMerge(FileWriter(table.file_layout, storage), fields)
+    new = list[DataFile]()
+    for written in done(table, "compact", merge, chosen, old, storage):
+        if written is None:
+            return None
+        new += written
     gone = {indexed.file.path for indexed in old}
     kept = {
         _key(delete) for path, indexed in files.files.items() if path not in gone for delete in indexed.file.deletes

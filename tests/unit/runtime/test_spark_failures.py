@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+from typing import Any
+
 import pytest
 from py4j.protocol import Py4JJavaError
 
-from applier.errors import TransientError
-from applier.runtime.tasks.spark import reported
+from applier.errors import ApplierError, TransientError, ValueRefused
+from applier.runtime.tasks import spark
+from applier.runtime.tasks.spark import each, reported
 
 
 class _Failed(Py4JJavaError):  # type: ignore[misc]  # published without types
@@ -28,3 +32,49 @@ def test_a_full_disk_is_named_whatever_class_the_error_has() -> None:
     assert found.value.what.startswith("Spark cannot load rows of table lake.shop.orders: ")
     assert found.value.what.endswith("; caused by: No space left on device")
     assert "secret" not in found.value.what
+
+
+def _session() -> Any:
+    """A session whose tasks run here."""
+
+    def parallelize(parts: list[ApplierError], count: int) -> SimpleNamespace:
+        assert count == len(parts)
+        return SimpleNamespace(map=lambda work: SimpleNamespace(collect=lambda: [work(part) for part in parts]))
+
+    return SimpleNamespace(sparkContext=SimpleNamespace(parallelize=parallelize))
+
+
+@pytest.fixture
+def pauses(monkeypatch: pytest.MonkeyPatch) -> list[float]:
+    """The pauses of tasks, which take no time."""
+    taken = list[float]()
+    monkeypatch.setattr(spark, "time", SimpleNamespace(sleep=taken.append))
+    return taken
+
+
+def test_what_cannot_pass_comes_first_and_is_not_tried_again(pauses: list[float]) -> None:
+    """An error is a value until all tasks are done: Spark would lose its sentence."""
+
+    def refused(error: ApplierError) -> None:
+        raise error
+
+    with pytest.raises(ValueRefused, match="b") as found:
+        each(_session(), "see", refused, [TransientError("a"), ValueRefused("c"), ValueRefused("b", "hint")])
+    assert found.value.hint == "hint"
+    assert pauses == [1, 5]
+
+
+def test_an_outage_of_a_moment_ends_no_job(pauses: list[float]) -> None:
+    """A part is tried again where it is; the others are not."""
+    done = list[int]()
+
+    def work(part: int) -> int:
+        done.append(part)
+        if done == [1, 2]:
+            raise TransientError("the storage does not answer.")
+        return part * 10
+
+    assert each(_session(), "see", work, [1, 2, 3]) == [10, 20, 30]
+    assert done == [1, 2, 2, 3]
+    assert pauses == [1]
+    assert each(_session(), "see", work, []) == []
