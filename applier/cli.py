@@ -65,7 +65,7 @@ def run(
     from applier.commands.run import run as follow  # noqa: PLC0415
     from applier.watch.watching import tracing, watching  # noqa: PLC0415
 
-    refuse(loaded, take_over=take_over)
+    refuse(loaded, take_over=take_over, waits=True)
     with watching(loaded) as board, tracing(loaded) as attempt, progress_bar() as show:
         reports = Reports(show, board.begin, board.take, attempt, board.end)
         follow(loaded, once=once, take_over=take_over, reports=reports, accept_remade=accept_remade_topics)
@@ -211,12 +211,12 @@ def backfill(  # noqa: PLR0913 - each is an option
 
     request = asked(begin, end, tables=tables, branch=branch, publish=publish, repair=repair, dead_letters=dead_letters)
     loaded = from_archive(loaded, archive)
+    from applier.commands.before_spark import refuse  # noqa: PLC0415
+
+    refuse(loaded, take_over=take_over, takes=not plan)
     if plan:
         render(planned(loaded, request), Console())
         return
-    from applier.commands.before_spark import refuse  # noqa: PLC0415
-
-    refuse(loaded, take_over=take_over)
     with progress_bar() as report:
         outcome = replay(loaded, request, take_over=take_over, report=report)
     render(outcome, Console())
@@ -241,16 +241,15 @@ def load(
 ) -> None:
     """Begin on a database that has rows already, or load tables again: from a Dumpling export, also beside `run`."""
     loaded, rules = _loaded(config, log_level), rules_of(tables)
+    from applier.commands.before_spark import refuse  # noqa: PLC0415
     from applier.commands.load.command import load as bring  # noqa: PLC0415
     from applier.commands.load.command import planned  # noqa: PLC0415
 
+    refuse(loaded, takes=False)
     if plan:
         for line in planned(loaded, export, rules, again=again):
             print(escaped(line))
         return
-    from applier.commands.before_spark import refuse  # noqa: PLC0415
-
-    refuse(loaded, takes=False)
 
     def say(line: str) -> None:
         print(escaped(line), flush=True)
@@ -286,10 +285,13 @@ def plan(
     log_level: LogLevel = "warning",
 ) -> None:
     """Show what the next step of `run` would do. Takes no lease and writes nothing."""
+    loaded = _loaded(config, log_level)
+    from applier.commands.before_spark import refuse  # noqa: PLC0415
     from applier.commands.plan.command import plan as look  # noqa: PLC0415
     from applier.commands.plan.report import render  # noqa: PLC0415
 
-    _show(look(_loaded(config, log_level)), render, as_json=as_json)
+    refuse(loaded, takes=False)
+    _show(look(loaded), render, as_json=as_json)
 
 
 @ddl_app.command("list", epilog=examples("ddl list -c applier.toml", "ddl list -c applier.toml --json"))

@@ -3,7 +3,7 @@
 ApplierError
   ConfigError                 exit 2: the configuration is wrong; lists every problem
   TransientError              retried with backoff, then exit 3: Kafka, registry, catalog or storage unreachable
-    HostUnknown               no name service knows the host of an address
+    Unreachable               no address of Kafka resolves, or none accepts a connection
   TerminalError               exit 3: stops with the checkpoint kept
     DecodeError               one message cannot be read: topic, partition, offset, protocol, hint
       AmbiguousName           the message does not show which of several tables its row is of
@@ -97,8 +97,8 @@ class TransientError(ApplierError):
     system = ""
 
 
-class HostUnknown(TransientError):
-    """An address does not resolve: a wrong name, or a name service that is out of order."""
+class Unreachable(TransientError):
+    """No address of a system resolves or accepts a connection: wrong ones, or the system is down."""
 
 
 class TerminalError(ApplierError):

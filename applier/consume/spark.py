@@ -211,8 +211,8 @@ def topics_alone(config: Config, seconds: float | None = None) -> Iterator[Kafka
 
     Raises:
         ConfigError: No Java was found, or it does not start.
-        HostUnknown: The address of Kafka does not resolve.
-        TransientError: Kafka accepts no connection, or the jars cannot be fetched.
+        Unreachable: No address of Kafka resolves, or none accepts a connection.
+        TransientError: The jars cannot be fetched.
     """
     if config.source.kafka is not None:
         refuse_unreachable(config.source.kafka.options.get("kafka.bootstrap.servers", ""))

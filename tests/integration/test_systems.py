@@ -10,7 +10,7 @@ import pytest
 from applier.commands.before_spark import refuse
 from applier.commands.check.systems import ask
 from applier.config.settings import Config
-from applier.errors import HostUnknown, SourceLost
+from applier.errors import SourceLost, Unreachable
 from applier.runtime.figures import counted
 from tests import recordings
 from tests.integration.test_kafka_source import produce
@@ -56,6 +56,6 @@ def test_what_a_broker_shows_without_spark(kafka: Broker, tmp_path: Path) -> Non
     assert list(told(missing)) == [("Kafka", "does not fit", sentence)]
     with pytest.raises(SourceLost, match=sentence):
         refuse(missing)
-    with pytest.raises(HostUnknown, match="no host nowhere.invalid is known"):
+    with pytest.raises(Unreachable, match="no host nowhere.invalid is known"):
         refuse(configured(tmp_path, "nowhere.invalid:9092", topics))
     refuse(configured(tmp_path, kafka.bootstrap, topics))

@@ -16,7 +16,7 @@ from py4j.java_gateway import GatewayParameters, JavaGateway
 
 from applier import cli
 from applier.commands import before_spark
-from applier.errors import CheckpointConflict, ConfigError, IncompatibleSchema
+from applier.errors import CheckpointConflict, ConfigError, IncompatibleSchema, Unreachable
 
 CONFIG = """
 [changefeed]
@@ -105,6 +105,30 @@ def test_a_held_changefeed_is_refused_before_spark_starts(
         cli.main()
 
     assert (ended.value.code, capsys.readouterr().err.splitlines()[-1]) == (3, "Held.")
+
+
+@pytest.mark.parametrize(
+    "arguments", [["plan"], ["backfill", "--from", "beginning", "--plan"], ["load", "--plan"]], ids=" ".join
+)
+def test_a_look_ends_at_once_where_nothing_listens(
+    arguments: list[str], config: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Spark would wait five minutes for a broker whose port is wrong."""
+    asked: list[dict[str, object]] = []
+
+    def refuse(_: object, **how: object) -> NoReturn:
+        asked.append(how)
+        raise Unreachable("Nothing listens.")
+
+    monkeypatch.setattr(before_spark, "refuse", refuse)
+    monkeypatch.setattr(sys, "argv", ["applier", *arguments, "-c", config])
+
+    with pytest.raises(SystemExit) as ended:
+        cli.main()
+
+    assert (ended.value.code, capsys.readouterr().err.splitlines()[-1]) == (3, "Nothing listens.")
+    assert asked[0]["takes"] is False
+    assert "waits" not in asked[0]
 
 
 def test_an_interrupt_of_the_very_start_is_one_sentence(

@@ -13,6 +13,7 @@ from applier.changefeed.checkpoint import Checkpoint, RequestOutcome
 from applier.changefeed.completeness import Completeness
 from applier.changefeed.filter import TableFilter
 from applier.changefeed.table import TableName
+from applier.commands.before_spark import refuse
 from applier.commands.catalog_reader import open_lake
 from applier.commands.catalog_writer import append
 from applier.commands.control_reader import ControlView
@@ -96,6 +97,8 @@ def ask(
 def _done(config: Config, request: TableRequest, say: Say, *, take_over: bool, spark: SparkSession | None) -> str:
     """Take the changefeed and carry the request out."""
     announce("starting Spark …")
+    if spark is None:
+        refuse(config, take_over=take_over, reads=request.kind == "resume")
     with stop_signals(config.run.stop_seconds) as stop, assembled(config, take_over=take_over, spark=spark) as pipeline:
         follower = Follower(pipeline)
         outcome = accepted(with_retry(lambda: follower.requests.ask(request)))

@@ -7,7 +7,7 @@ import re
 import socket
 from concurrent.futures import ThreadPoolExecutor, as_completed
 
-from applier.errors import HostUnknown, OutsideRefused, TransientError
+from applier.errors import OutsideRefused, Unreachable
 
 _SECONDS = 3.0
 """How long a broker may take to accept a connection."""
@@ -26,8 +26,7 @@ def refuse_unreachable(servers: str) -> None:
 
     Raises:
         OutsideRefused: One of them is no host and port, which Kafka's client would refuse as well.
-        HostUnknown: No host has an address.
-        TransientError: No broker accepts a connection.
+        Unreachable: No host has an address, or no broker accepts a connection.
     """
     places = [place for part in servers.split(",") if (place := part.strip())]
     matches = [match for match in map(_ADDRESS.fullmatch, places) if match and 0 < int(match[2]) <= _LAST_PORT]
@@ -46,10 +45,10 @@ def refuse_unreachable(servers: str) -> None:
     if {*reasons.values()} == {_UNKNOWN}:
         hosts = " or ".join(dict.fromkeys(match[1] for match in matches))
         hint = f"check the host in {_KEY}, and the name service of this machine."
-        raise HostUnknown(f"The address of Kafka does not resolve: no host {hosts} is known.", hint)
+        raise Unreachable(f"The address of Kafka does not resolve: no host {hosts} is known.", hint)
     told = "; ".join(f"{at}: {reason}" if len(reasons) > 1 else reason for at, reason in sorted(reasons.items()))
     hint = f"check host and port ({' or '.join(sorted(reasons))}) in {_KEY}, and whether a broker listens there."
-    raise TransientError(f"Kafka at {servers} does not answer: {told}.", hint)
+    raise Unreachable(f"Kafka at {servers} does not answer: {told}.", hint)
 
 
 def _reason(host: str, port: int) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -16,7 +16,7 @@ from applier.changefeed.checkpoint import Checkpoint, Holder
 from applier.commands import before_spark
 from applier.commands.before_spark import refuse
 from applier.commands.control_reader import ControlView
-from applier.errors import CheckpointConflict, ConfigError, HostUnknown, OutsideRefused, SourceLost, TransientError
+from applier.errors import CheckpointConflict, ConfigError, OutsideRefused, SourceLost, TransientError, Unreachable
 from applier.runtime.logs import set_up_logging
 from applier.sink.control.control import unix_ms
 from tests.unit.commands.check.world import World
@@ -41,7 +41,7 @@ def kafka(monkeypatch: pytest.MonkeyPatch, world: World, error: Exception | None
     return world
 
 
-@pytest.mark.parametrize("error", [SourceLost("No topic."), OutsideRefused("No log-in."), HostUnknown("No host.")])
+@pytest.mark.parametrize("error", [SourceLost("No topic."), OutsideRefused("No log-in."), Unreachable("No host.")])
 def test_what_kafka_would_refuse_again_ends_the_command(
     error: Exception, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -57,8 +57,28 @@ def test_what_kafka_would_refuse_again_ends_the_command(
 def test_what_may_pass_is_left_to_spark(
     error: Exception | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """`run` waits for a broker that is down, as ever."""
+    """A broker that answers late may be busy, and a library may be absent that only this look needs."""
     refuse(kafka(monkeypatch, World(tmp_path), error).config)
+
+
+@pytest.mark.parametrize("answer", [HELD, TransientError("No catalog."), None])
+def test_a_run_waits_for_brokers_only_where_it_may_have_read_from_them(
+    answer: Checkpoint | Exception | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A first run, and whatever a person waits for, ends within seconds where nothing listens."""
+
+    def checkpoint(_: object) -> Checkpoint | None:
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+    monkeypatch.setattr(ControlView, "checkpoint", checkpoint)
+    config = kafka(monkeypatch, World(tmp_path), Unreachable("Connection refused.", "check the port.")).config
+
+    with nullcontext() if answer else pytest.raises(Unreachable, match="check the port"):
+        refuse(config, waits=True)
+    with pytest.raises(Unreachable, match="check the port"):
+        refuse(config)
 
 
 def test_an_outage_is_said_before_spark_starts(

@@ -19,7 +19,7 @@ from applier.commands.check.command import check
 from applier.commands.check.report import SystemAnswer
 from applier.commands.check.systems import ask
 from applier.commands.control_reader import ControlView
-from applier.errors import ApplierError, HostUnknown, OutsideRefused, SourceLost
+from applier.errors import ApplierError, OutsideRefused, SourceLost, Unreachable
 from applier.runtime.jvm import jars, java_home
 from tests.fake_registry import Answer, FakeRegistry
 from tests.lab import Memory
@@ -66,7 +66,7 @@ def answers(world: World) -> dict[str, SystemAnswer]:
     [
         (SourceLost("Kafka at b:9092 has no topic t.", "check source.kafka.topics."), "does not fit", 1),
         (OutsideRefused("Kafka at b:9092 cannot be asked: Wrong password.", "check the log-in."), "does not fit", 1),
-        (HostUnknown("The address of Kafka does not resolve: no host b is known.", "check it."), "cannot tell", 2),
+        (Unreachable("The address of Kafka does not resolve: no host b is known.", "check it."), "cannot tell", 2),
     ],
 )
 def test_what_kafka_refuses_is_told_beside_the_rest(
