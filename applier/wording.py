@@ -281,6 +281,12 @@ def read_to_its_end(archive: str) -> str:
     return f"The archive {archive} is read to its end."
 
 
+WAY_FROM_AN_ARCHIVE = (
+    "end this run with Ctrl-C or SIGTERM: files that come later are read by the next start; one with --once ends here."
+)
+"""What to do once a run has read an archive, whose files it looks for at its start alone."""
+
+
 def silent(places: Sequence[TopicPartition]) -> str:
     """That partitions never sent a watermark, as one sentence."""
     return f"No watermark has ever come from {several([*map(str, places)])}, so no table advances."

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import threading
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+from applier import wording
 from applier.changefeed.ts import wall_clock
 from applier.commands.drive import Driver, refusal
 from applier.commands.follower import Follower
@@ -23,7 +25,7 @@ from applier.pipeline.step import Pipeline, Step
 from applier.pipeline.tables import completeness, layouts
 from applier.runtime import terminal
 from applier.runtime.jvm.memory import give_back
-from applier.runtime.logs import Report, logger
+from applier.runtime.logs import Report, announce, logger
 from applier.runtime.retry import with_retry
 from applier.runtime.stop_requests import stop_signals
 from applier.sink.write.key_cache import LARGE
@@ -76,6 +78,7 @@ def run(config: Config, *, once: bool, take_over: bool, reports: Reports, accept
         refuse_unloaded(pipeline)
         pipeline.hold_to_checkpoint()
         completeness.keep(pipeline.state, pipeline.targets)
+        completeness.warn(pipeline.state)
         with terminal.waiting("comparing the layout of the tables with the configuration"):
             with_retry(lambda: layouts.bring(pipeline.state, pipeline.targets, config.tables))
         if accept_remade:
@@ -103,8 +106,19 @@ def run_once(follower: Follower, stop: threading.Event, reports: Reports) -> Non
     pipeline = follower.pipeline
     with terminal.waiting("asking the source where it ends"):
         ends = with_retry(pipeline.ends)
-    if Driver(stop, reports.step).drive(lambda: _made(pipeline, reports, lambda: follower.turn(ends))):
+    moved = Counter[str]()
+
+    def made() -> Step:
+        step = _made(pipeline, reports, lambda: follower.turn(ends))
+        moved.update(steps=int(step.moved), rows=step.status.rows)
+        return step
+
+    if Driver(stop, reports.step).drive(made):
         with_retry(lambda: keep_ends_reached(pipeline.state))
+        live = sum(known.is_live for known in pipeline.state.completeness.values())
+        others = len(pipeline.state.completeness) - live
+        until = pipeline.targets.feed.order.as_of(pipeline.state.resolved_ts) or None
+        logger().info("ends reached", resolved_ts=until, tables=live, not_live=others, **moved)
 
 
 def _made(pipeline: Pipeline, reports: Reports, turn: Callable[[], Step]) -> Step:
@@ -161,7 +175,7 @@ def follow(
             _tell(step, pipeline.state, reports)
             warned = True
         if (step.complete or step.is_longest) and not stop.is_set():
-            idle = _say_idle(step, idle)
+            idle = _say_idle(step, idle, pipeline.config.source.archive)
             stop.wait(pace.after(step))
 
 
@@ -225,7 +239,7 @@ class Rest:
         return self._is_resting and not was
 
 
-def _say_idle(step: Step, last: tuple[object, ...]) -> tuple[object, ...]:
+def _say_idle(step: Step, last: tuple[object, ...], archive: str | None) -> tuple[object, ...]:
     """Say what a run waits for that has read all there is, unless it waits for what it waited for `last`.
 
     The time of being up to date is no news.
@@ -233,7 +247,9 @@ def _say_idle(step: Step, last: tuple[object, ...]) -> tuple[object, ...]:
     names, resolved_ts = sorted({str(row.name) for row in step.waiting}), step.status.resolved_ts
     if (found := (names, resolved_ts and True)) == last:
         return found
-    if names:
+    if archive is not None:
+        announce("archive is read to its end", archive=archive, hint=wording.WAY_FROM_AN_ARCHIVE)
+    elif names:
         schemas = f"the schema of {', '.join(names)}, which TiCDC sends every 120 seconds or 10,000 rows of a table"
         terminal.say(f"waiting for {schemas}")
     elif resolved_ts is None:

@@ -265,7 +265,6 @@ def assemble(config: Config, source: Source, catalog: Catalog, state: State) -> 
     state.config_path = config.path
     pipeline = Pipeline(config, source, scanner, targets, ddl_handler, state, maintenance)
     pipeline.restore()
-    completeness.warn(state)
     return pipeline
 
 

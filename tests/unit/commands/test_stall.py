@@ -15,6 +15,7 @@ from structlog.testing import capture_logs
 
 from applier import wording
 from applier.changefeed.checkpoint import Checkpoint, Holder
+from applier.changefeed.completeness import LIVE, Why, incomplete
 from applier.changefeed.message import TopicPartition
 from applier.changefeed.position import Reading
 from applier.changefeed.table import TableName
@@ -24,6 +25,7 @@ from applier.commands.follower import Follower
 from applier.commands.run import Reports, follow, run_once
 from applier.config.settings import RunSection
 from applier.errors import IncompleteRow, WatermarkStalled
+from applier.order.feed_order import ORDERS
 from applier.pipeline.next_step import NextStep, StepReader
 from applier.pipeline.scan.task_result import Waiting
 from applier.pipeline.stall import behind, stall
@@ -192,7 +194,7 @@ def test_a_feed_that_stands_still_is_warned_of_and_kept_for_others_to_see() -> N
         for one in (feed, late, over):
             _follow(one, 20, threading.Event())
 
-    assert [line["reason"] for line in said] == [
+    assert [line["reason"] for line in said if line["log_level"] == "warning"] == [
         f"{wording.stands_still(EARLY)} Hint: {wording.WAY_TO_A_LIVING_FEED}",
         behind({P0: EARLY, P1: LATE}, EARLY),
     ]
@@ -215,13 +217,50 @@ def test_a_run_that_came_to_the_ends_keeps_that() -> None:
         assert last.is_through is not is_stopped
 
 
+def test_a_run_to_the_ends_says_what_it_reached() -> None:
+    """A script, or a person, sees that it is over and not cut off; one that was stopped says nothing of ends."""
+    step = Step(moved=True, complete=True, status=replace(STATUS, rows=3))
+    feed, stop = Bounded(step, step, replace(step, moved=False, status=STATUS)), threading.Event()
+
+    with capture_logs() as said:
+        run_once(cast("Follower", feed), stop, Reports(lambda _: None))
+        stop.set()
+        run_once(cast("Follower", Bounded(step)), stop, Reports(lambda _: None))
+
+    assert said == [
+        {
+            "event": "ends reached",
+            "log_level": "info",
+            "resolved_ts": EARLY,
+            "tables": 1,
+            "not_live": 1,
+            "steps": 2,
+            "rows": 6,
+        }
+    ]
+
+
+def test_an_archive_that_is_followed_to_its_end_says_how_the_run_ends(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Once: it waits for ever, and reads no file that comes later."""
+    shown: list[tuple[str, dict[str, str]]] = []
+    monkeypatch.setattr("applier.commands.run.announce", lambda event, **fields: shown.append((event, fields)))
+    feed = Feed(Step(moved=False, complete=True, status=STATUS, resolved={P0: EARLY}, mark=EARLY))
+    feed.pipeline.config.source.archive = "feed"
+
+    _follow(feed, 1, threading.Event())
+
+    assert shown == [("archive is read to its end", {"archive": "feed", "hint": wording.WAY_FROM_AN_ARCHIVE})]
+
+
 class Bounded:
     """A follower with more to read than its steps reach."""
 
     def __init__(self, *steps: Step) -> None:
         self.steps = list(steps)
         state = State(mock.MagicMock(), Checkpoint(1, 4, EARLY, 0, Holder("", "")))
-        self.pipeline = SimpleNamespace(ends=lambda: {P0: 100}, state=state)
+        state.completeness = {TableName("d", "a"): LIVE, TableName("d", "b"): incomplete(Why.UNMET)}
+        targets = SimpleNamespace(feed=SimpleNamespace(order=ORDERS["resolved"]))
+        self.pipeline = SimpleNamespace(ends=lambda: {P0: 100}, state=state, targets=targets)
 
     def turn(self, _ends: object) -> Step:
         """The next step."""
