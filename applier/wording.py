@@ -204,10 +204,20 @@ def record(config: str) -> str:
     return f"run `applier run -c {config}`, which looks at what made the table and records it."
 
 
-def register_again(name: TableName, config: str) -> str:
-    """What brings a table back that the catalog has no longer."""
+def register(catalog: str, table: str) -> str:
+    """How the catalog gets a table back that it lost, as a clause; the names are as Spark SQL takes them."""
+    quoted = table.replace("'", "\\'")
     return (
-        "register it again from its last metadata file (system.register_table) and start "
+        "register it again, in Spark SQL with "
+        f"`CALL {catalog}.system.register_table(table => '{quoted}', metadata_file => 'FILE')`, where FILE is the "
+        "newest *.metadata.json in its folder metadata, which a DROP without PURGE leaves in storage"
+    )
+
+
+def register_again(name: TableName, catalog: str, table: str, config: str) -> str:
+    """What brings a table back that the catalog has no longer; catalog and table are as in `register`."""
+    return (
+        f"{register(catalog, table)}, and start "
         f"`applier run -c {config}`; if that parks it, `applier resume -c {config} --tables {option([name])}` builds "
         "it anew from its CREATE TABLE."
     )

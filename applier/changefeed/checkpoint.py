@@ -68,7 +68,8 @@ class Tracked(NamedTuple):
 
 
 STILL = "still"
-"""Name of a figure, see `Checkpoint`."""
+STEP = "step"
+"""Names of figures, see `Checkpoint`."""
 
 UNKNOWN = -1
 """Number of a version that is not known."""
@@ -199,6 +200,11 @@ class Checkpoint:
     moving: Moving | None = None
     stopped: Stop | None = None
     homes: Mapping[TableName, tuple[str, ...]] = field(default_factory=dict)
+
+    @property
+    def last_step(self) -> int:
+        """Number of the newest step: starts, stops and heartbeats since have checkpoints of their own."""
+        return self.counts.get(STEP, self.step)
 
     @property
     def is_through(self) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 
+from applier import wording
 from applier.changefeed.message import TopicPartition
 from applier.changefeed.window import OffsetRange, Window
 from applier.errors import SourceLost
@@ -122,7 +123,7 @@ _MISSING_HINT = (
 )
 
 
-def refuse_gaps(changefeed: str, bounds: Mapping[TopicPartition, OffsetRange]) -> None:
+def refuse_gaps(changefeed: str, catalog: str, bounds: Mapping[TopicPartition, OffsetRange]) -> None:
     """Refuse to read a feed from its beginning, without a checkpoint, if its first messages are gone.
 
     Raises:
@@ -134,10 +135,8 @@ def refuse_gaps(changefeed: str, bounds: Mapping[TopicPartition, OffsetRange]) -
             f"The control table applier_{changefeed}.checkpoints is lost, and messages that the tables may lack are "
             f"gone: {', '.join(trimmed[:10])}."
         )
-        way_out = (
-            "Register checkpoints again from its last metadata file (system.register_table), which dropping it without "
-            "purge leaves in storage; or load the tables again and start a changefeed under another name."
-        )
+        again = wording.register(catalog, f"applier_{changefeed}.checkpoints")
+        way_out = f"{again}, and start again; or load the tables again, for a changefeed under another name."
         raise SourceLost(what, way_out)
 
 

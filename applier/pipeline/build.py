@@ -187,7 +187,7 @@ def _taken(
     with STOPPING.waiting():
         is_lost = checkpoints.lost_epoch(catalog.load, name) > 0
         if is_lost:
-            refuse_gaps(name, source.bounds())
+            refuse_gaps(name, catalog.name, source.bounds())
         elif checkpoints.is_absent(catalog.load, name):
             if lost_catalog(config) is not None and not catalog.namespaces():
                 _refuse_lost(config)

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from typing import Protocol
 
 from applier.changefeed.applied_offsets import AppliedOffsets
-from applier.changefeed.checkpoint import STILL, UNKNOWN, Checkpoint, RequestOutcome, Resuming, Stop, Tracked
+from applier.changefeed.checkpoint import STEP, STILL, UNKNOWN, Checkpoint, RequestOutcome, Resuming, Stop, Tracked
 from applier.changefeed.completeness import Completeness
 from applier.changefeed.message import TopicPartition
 from applier.changefeed.position import DdlId, Reading
@@ -245,7 +245,7 @@ class State:
                 passed=last.passed if passed is None else passed,
                 topic_ids={**last.topic_ids, **self.topic_ids},
                 protocol=self.protocol or last.protocol,
-                counts=dict(counts),
+                counts={**counts, STEP: last.step + 1 if readings else last.last_step},
                 moving=None if readings else last.moving,
                 stopped=None,
                 homes=self.lives.homes(self.topics) if self.lives else last.homes,

@@ -251,7 +251,7 @@ class Pipeline:
     def _status(self, found: NextStep, stopwatch: Stopwatch, *, moved: bool) -> StatusLine:
         scan, counts = found.scan, found.scan.results.counts
         return StatusLine(
-            step=self.state.checkpoint.step,
+            step=self.state.checkpoint.last_step,
             resolved_ts=self.targets.feed.order.as_of(self.state.resolved_ts),
             now_ms=time.time_ns() // 1_000_000,
             messages=counts.get("messages", 0),

@@ -13,6 +13,7 @@ from applier.changefeed.checkpoint import STILL, Checkpoint, Stop, caught_up
 from applier.changefeed.completeness import Completeness, Reason, Why, furthest_back, incomplete
 from applier.changefeed.filter import TableFilter
 from applier.changefeed.message import TopicPartition
+from applier.changefeed.route import Route
 from applier.changefeed.table import TableName
 from applier.changefeed.ts import age
 from applier.config.settings import Config
@@ -106,7 +107,7 @@ def compose(
         resolved_ts=resolved_ts,
         resolved=iso_of(resolved_ts),
         lag_seconds=lag,
-        step=last.step,
+        step=last.last_step,
         holder=_holder(last, silent),
         counts=dict(last.counts),
         steps=tuple(facts.steps),
@@ -133,7 +134,7 @@ def compose(
     still = _still(last, config, is_held=is_gone or facts.is_out)
     report = replace(report, stale=tuple(_stale(report, facts, config, is_gone=is_gone, still=still)))
     notes = (*_paced(report, last, config), *([still] if still and not is_late else []), *report.notes)
-    why = None if still or report.pace == "complete" else explained(report, used)
+    why = None if still or report.pace in ("complete", "ended") else explained(report, used)
     return replace(report, notes=notes, explanation=why)
 
 
@@ -149,14 +150,16 @@ def _stale(
     yield from held
     behind = list(judged(report, wording.start(config.path) if is_gone and not held else ""))
     yield from [still] if still and behind else behind
-    yield from lacking(report.tables, _lacking(report.tables, last), config.path)
+    needy = [table for table in report.tables if not table.is_on_purpose]
+    yield from lacking(needy, _lacking(needy, last), config.path)
 
 
 def _pace(report: StatusReport, last: Checkpoint, config: Config, *, is_held: bool) -> Pace:
     """Why a lag is none that needs a hand; `is_held` where no applier runs, or something holds the watermark back."""
     backlog = last.counts.get("backlog")
-    if last.is_through or (config.source.archive is not None and backlog == 0):
-        return "complete" if report.lag_seconds is not None else ""
+    is_read = config.source.archive is not None and backlog == 0
+    if last.is_through or is_read:
+        return "" if report.lag_seconds is None else "complete" if is_read else "ended"
     is_late = report.lag_seconds is None or report.lag_seconds > report.max_lag_seconds
     if is_held or not is_late or report.holder is None:
         return ""
@@ -175,7 +178,7 @@ def _paced(report: StatusReport, last: Checkpoint, config: Config) -> Iterator[T
         behind = "" if report.lag_seconds is None else span(report.lag_seconds)
         backlog = last.counts.get("backlog")
         yield Trouble(wording.catching_up(behind, "" if backlog is None else counted(backlog, "message")), is_open=True)
-    if report.pace == "complete" and last.is_through and last.stopped:
+    if report.pace == "ended" and last.stopped:
         yield Trouble(wording.nothing_runs(iso(last.stopped.at), config.path))
     elif report.pace == "complete" and config.source.archive is not None:
         yield Trouble(wording.read_to_its_end(config.source.archive))
@@ -264,8 +267,11 @@ def _judged(
 ) -> TableProgress:
     """A table that lacks rows is not in the cut, whatever its snapshots say."""
     if progress.state == "missing":
+        place = spark_name(Route(config.tables.route).identifier(name))
         return replace(
-            progress, because=_GONE.format(progress.iceberg), way_out=wording.register_again(name, config.path)
+            progress,
+            because=_GONE.format(progress.iceberg),
+            way_out=wording.register_again(name, config.catalog.name, place, config.path),
         )
     recorded = last.tables[name].completeness
     known = _known(recorded, replace(progress, is_wanted=is_wanted), last)
@@ -279,6 +285,7 @@ def _judged(
         way_out=wording.way_out([name], known, config.path) if recorded else wording.record(config.path),
         is_wanted=is_wanted,
         since=known.since or None,
+        is_on_purpose=known.why is Why.BY_HAND and not known.is_due,
         caught_up=loaded(name) if known.shown == "loading" else caught_up(known, last),
     )
 
@@ -332,6 +339,8 @@ def _notes(
     if expired:
         names = ", ".join(expired)
         yield Trouble(f"The snapshots of the cut have expired in {names}: the heads show the same rows, or newer.")
+    parked = [table for table in tables if table.is_on_purpose]
+    yield from lacking(parked, _lacking(parked, last), config.path)
     if letters:
         yield Trouble(f"{counted(letters, 'message was', 'messages were')} set aside as dead letters.")
 

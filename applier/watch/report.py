@@ -27,8 +27,8 @@ TableState: TypeAlias = Literal[
 ]
 """`docs/operations.md` explains each, in its table of states."""
 
-Pace: TypeAlias = Literal["", "complete", "catching up"]
-"""`complete`: an archive is read to its end, or `run --once` came to the ends of the source and nothing runs now."""
+Pace: TypeAlias = Literal["", "complete", "ended", "catching up"]
+"""`complete`: an archive is read to its end. `ended`: `run --once` came to its ends, and nothing runs now."""
 
 
 _PLAIN = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
@@ -93,6 +93,7 @@ class TableProgress:
         because: Why it is incomplete, missing, parked or rolled back; `way_out` says how it becomes whole again.
         is_wanted: `tables.include` admits it.
         since: Commit ts up to which a parked table is whole; None for others, and in offset order.
+        is_on_purpose: A person parked it (`applier park`): it needs no hand.
         caught_up: Share of what it misses that a table has which is being brought back or loaded; None for others.
     """
 
@@ -111,6 +112,7 @@ class TableProgress:
     way_out: str | None = None
     is_wanted: bool = True
     since: int | None = None
+    is_on_purpose: bool = False
     caught_up: float | None = None
     commit_age_seconds: float | None = None
 
@@ -216,7 +218,7 @@ class StatusReport:
         resolved_ts: Every table is at this TSO; None before the first, and for a feed that carries none.
         resolved: Wall clock of it, ISO 8601.
         lag_seconds: Age of what the tables show: of the resolved ts, and in offset order of the last sign of life.
-        step: Number of the newest checkpoint, and `counts` its figures.
+        step: Number of the newest step, as the log has it, and `counts` its figures.
         steps: The newest steps that moved, newest first, and `explanation` why the lag is what it is by them, as one
             sentence; None where they do not show it.
         holder: Who holds the changefeed; None before its first applier.
@@ -250,20 +252,21 @@ class StatusReport:
     notes: tuple[Trouble, ...] = ()
 
     @property
-    def verdict(self) -> Literal["fresh", "complete", "catching up", "stale"]:
+    def verdict(self) -> Literal["fresh", "complete", "ended", "catching up", "stale"]:
         """In a word or two."""
         return "stale" if self.stale else self.pace or "fresh"
 
     @property
     def exit_code(self) -> int:
-        """0 if the tables are fresh or complete, 1 if they are stale or catch up."""
-        return 0 if self.verdict in ("fresh", "complete") else 1
+        """0 if the tables are fresh or complete, or a run to the ends has ended; 1 if they are stale or catch up."""
+        return 0 if self.verdict in ("fresh", "complete", "ended") else 1
 
     @property
     def summary(self) -> str:
         """What the tables are; the moment follows these words."""
         living = [table for table in self.tables if table.state != "dropped"]
-        bad, all_tables = sum(table.because is not None for table in living), counted(len(living), "table")
+        held, all_tables = sum(table.is_on_purpose for table in living), counted(len(living), "table")
+        bad = sum(table.because is not None for table in living) - held
         true = f"as step {self.step} left them" if self.resolved is None else "true"
         if self.holder is None:
             return "there is no table yet"
@@ -271,10 +274,11 @@ class StatusReport:
             return "nothing of the feed is applied yet"
         if not living:
             return "there is no table yet, and what the source sent is applied"
-        if not bad:
+        if not bad and not held:
             return f"all {all_tables} are {true}" if len(living) > 1 else f"the only table is {true}"
-        needs = f"{bad:,} of {all_tables} need{'' if bad > 1 else 's'} a hand"
-        return f"{needs}; the others are {true}" if bad < len(living) else needs
+        needs = [f"{bad:,} of {all_tables} need{'' if bad > 1 else 's'} a hand"] if bad else []
+        needs += [f"{held:,} of {all_tables} {'are' if held > 1 else 'is'} parked on purpose"] if held else []
+        return "; ".join([*needs, f"the others are {true}"] if bad + held < len(living) else needs)
 
     def to_json(self) -> str:
         """All of it; `docs/output.md` explains the keys, and none is ever left out."""

@@ -31,7 +31,7 @@ _STAGES = {
     "plan": "the source takes long to say where it ends",
     "read": "the source takes long to deliver messages",
     "decode": "more cores decode faster",
-    "apply": "commits of rows to tables, {commits:g} a step on average",
+    "apply": "a step made {commits:g} commits of rows on average, one for each table that got some",
     "checkpoint": "the catalog, or its storage, takes long to make one commit",
 }
 

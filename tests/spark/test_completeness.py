@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
@@ -15,6 +16,7 @@ from applier.errors import EXPORT, ConfigError, TableIncomplete, TableMismatch, 
 from applier.pipeline.state import State
 from applier.sink.control.checkpoint_form import to_json
 from applier.sink.iceberg.catalog import Catalog
+from tests.spark.test_paths import export
 from tests.spark.world import KINDS, Make, World
 
 pytestmark = pytest.mark.spark
@@ -262,11 +264,11 @@ def test_the_user_may_vouch_for_a_table(make: Make) -> None:
     world.run(incomplete="allow")
     with pytest.raises(ConfigError, match="--why is empty"):
         adopt(world.config, ["shop.a"], " ", spark=world.spark)
-    before = world.status().step
+    before = world.status().holder
     for rule in ("shop.nothing", "["):
         with pytest.raises(ConfigError, match="--tables"):
             adopt(world.config, [rule], "it is", spark=world.spark)
-    assert world.status().step == before
+    assert world.status().holder == before
 
     assert adopt(world.config, ["shop.a"], "the table was new", spark=world.spark) == [TableName("shop", "a")]
 
@@ -286,8 +288,30 @@ def test_a_table_that_is_not_there_cannot_be_adopted(make: Make) -> None:
     world.run(incomplete="allow")
     Catalog(world.spark, "lake").drop((f"{world.name}__shop", "a"), purge=True)
 
-    with pytest.raises(TableMismatch, match="is not in the catalog, or holds no rows"):
+    with pytest.raises(TableMismatch, match="is not in the catalog") as refused:
         adopt(world.config, ["shop.a"], "it is", spark=world.spark)
+    assert f"`applier load -c {world.path} --from DIR --tables 'shop.a'`; that makes it live" in refused.value.hint
+
+
+def test_a_table_that_nothing_was_written_to_becomes_live_by_an_empty_export(make: Make, tmp_path: Path) -> None:
+    """A person cannot vouch for it: rows may be yet to be loaded. The hint of the refusal leads there."""
+    world = make()
+    world.put("a", 1)
+    ts = world.resolve()
+    world.run(incomplete="allow")
+    identifier = (f"{world.name}__shop", "a")
+    columns = world.spark.table(f"lake.{identifier[0]}.a").schema.toDDL()
+    Catalog(world.spark, "lake").drop(identifier, purge=True)
+    world.spark.sql(f"CREATE TABLE lake.{identifier[0]}.a ({columns}) USING iceberg")
+    with pytest.raises(TableMismatch, match="holds no rows: nothing was ever written to it") as refused:
+        adopt(world.config, ["shop.a"], "it is", spark=world.spark)
+
+    address = Path(export(tmp_path / "export", ts))
+    (address / "shop.a.000000000.csv").unlink()
+    world.heal(refused.value.hint.replace("--from DIR", f"--from {address}"))
+    world.run()
+
+    assert (world.table("a").state, world.status().exit_code) == ("empty", 0)
 
 
 def test_a_rename_keeps_what_a_table_lacks(make: Make) -> None:

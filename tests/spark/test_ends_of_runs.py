@@ -220,3 +220,28 @@ def test_topics_of_ddl_outlast_a_restart_before_the_rows(feed: tuple[World, Avro
 
     assert world.status().stale == ()
     assert [_rows(world, database) for database in topics] == [{1: "one"}, {2: "two"}]
+
+
+def test_checkpoints_that_others_dropped_come_back_by_the_printed_sql(make: Make) -> None:
+    """Where the feed has lost its first messages, nothing else shows which rows the tables lack."""
+    world = make()
+    world.create("a")
+    world.put("a", 1)
+    world.resolve()
+    world.run()
+    space = f"applier_{world.name}"
+    described = {row[0]: row[1] for row in world.spark.sql(f"DESCRIBE EXTENDED lake.{space}.checkpoints").collect()}
+    world.spark.sql(f"DROP TABLE lake.{space}.checkpoints")
+    world.put("a", 2)
+    world.resolve()
+    world.lose(1)
+
+    told = world.obey(f"applier run -c {world.path} --once --take-over", code=3)
+    found = re.search(r"`(CALL [^`]*)`", told)
+    assert found is not None
+    folder = Path(described["Location"].removeprefix("file:")) / "metadata"
+    newest = max(folder.glob("*.metadata.json"))
+    world.spark.sql(found[1].replace("'FILE'", f"'{newest}'"))
+    world.start()
+
+    assert (world.keys("a"), world.table("a").state) == ({1, 2}, "in step")

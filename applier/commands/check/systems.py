@@ -202,7 +202,8 @@ def _catalog(config: Config) -> str:
         raise TransientError(str(error)) from error
     if not spaces and (lost := lost_catalog(config)) is not None:
         raise lost
-    answers = "There is none yet." if spaces is None else f"It answers: {counted(spaces, 'namespace')}."
+    there = f"It answers: {counted(spaces, 'namespace')}." if spaces else ""
+    answers = there or "Nothing is there: a run begins a new lake."
     if newest is not None:
         return f"{answers} {counted(len(newest.tables or ()), 'table')} of the changefeed."
     if lost_epoch:

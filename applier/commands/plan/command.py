@@ -50,7 +50,7 @@ def described(pipeline: Pipeline, found: NextStep) -> StepPlan:
     counts = {name: scan.results.counts.get(name, 0) for name in ("rows", "replayed", "left", "excluded")}
     return StepPlan(
         changefeed=pipeline.config.changefeed.name,
-        step=state.checkpoint.step,
+        step=state.checkpoint.last_step,
         resolved_ts=order.as_of(state.resolved_ts),
         watermark=order.as_of(scan.upto) if moves else None,
         messages=scan.results.counts.get("messages", 0),

@@ -129,7 +129,7 @@ def render(plan: StepPlan, console: Console) -> None:
         console.print(grid("offsets", ("partition", "from", "to", "beyond"), rows))
     if plan.tables:
         due = [(t.upstream, t.iceberg, t.rows, t.commits, "created" if t.is_new else "") for t in plan.tables]
-        console.print(grid("tables", ("upstream", "iceberg", "rows", "commits", ""), due))
+        console.print(grid(_TABLES, ("upstream", "iceberg", "keys", "commits", ""), due))
     if plan.ddl:
         decided = [(_at(ddl.commit_ts), ", ".join(ddl.kinds), ddl.decision, ddl.reason, ddl.sql) for ddl in plan.ddl]
         console.print(grid("DDL", ("commit ts", "kind", "decision", "reason", "statement"), decided))
@@ -141,6 +141,8 @@ def render(plan: StepPlan, console: Console) -> None:
     if plan.waits:
         console.print(Text(escaped(plan.waits)))
 
+
+_TABLES = "tables; keys are the rows that change, each by the last of its row changes"
 
 _COUNTS = {
     "rows": "row changes to apply",

@@ -17,7 +17,7 @@ from applier.ddl import actions
 from applier.ddl.late_rows import losing
 from applier.ddl.parser import parse
 from applier.ddl.spelling import Spelling
-from applier.errors import SchemaChangeRefused, TableIncomplete, TableMismatch
+from applier.errors import BY_HAND, SchemaChangeRefused, TableIncomplete, TableMismatch
 from applier.order.renames import sequence
 from applier.pipeline.scan.statements import Ddl
 from applier.pipeline.state import State
@@ -176,8 +176,11 @@ def adopt(state: State, targets: TargetTables, name: TableName, why: str) -> Non
     targets.forget(name)
     writer = targets.writer(name)
     if writer is None or writer.head is None:
-        what = f"Table {'.'.join(targets.identifier(name))} is not in the catalog, or holds no rows."
-        raise TableMismatch(what, "load the rows of the upstream table first, then give the command again.")
+        it = ".".join(targets.identifier(name))
+        unwritten = f"Table {it} holds no rows: nothing was ever written to it."
+        load = wording.of_this_table(BY_HAND, name, state.config_path).rstrip(".")
+        hint = f"{load}; that makes it live, also where the upstream table is empty."
+        raise TableMismatch(unwritten if writer else f"Table {it} is not in the catalog.", hint)
     _show(state, targets, name, Completeness(Reason(Why.ADOPTED, why)))
 
 

@@ -94,7 +94,9 @@ def give_up(state: State, name: TableName, error: TerminalError, *, is_lost: boo
     """Leave a table parked that cannot be brought back; if it is lost, the feed will never hold what it misses."""
     known = state.completeness[name]
     position = None if is_lost else known.position
-    reason = replace(known.reason, detail=error.clause)
+    # A person who had it brought back no longer has it parked on purpose.
+    why = Why.ROW if known.why is Why.BY_HAND else known.why
+    reason = Reason(why, error.clause)
     state.completeness[name] = replace(known, is_due=False, reason=reason, position=position)
     report(state, name, error.hint)
 

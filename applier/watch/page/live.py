@@ -49,7 +49,7 @@ def live(view: View, origin: Origin) -> dict[str, object]:
         "backlog": None if last is None else last.backlog,
         **_rate(view.points, view.now),
         "plot": _plot(view.points, view.now) if view.points else None,
-        "tones": {"fresh": "good", "complete": "good", "stale": "bad", "starting": "wait", **TONES},
+        "tones": {"fresh": "good", "complete": "good", "ended": "good", "stale": "bad", "starting": "wait", **TONES},
         "letters_way": wording.way_past_letters(shlex.quote(origin.config)),
     }
 

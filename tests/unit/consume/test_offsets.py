@@ -109,16 +109,18 @@ def test_tail_is_the_end_of_each_range() -> None:
 
 def test_without_a_checkpoint_the_whole_feed_must_be_there() -> None:
     """A topic that lost its first messages may lack rows that the tables lack, too; one that has them all is read."""
-    refuse_gaps("shop", {P0: OffsetRange(0, 9), P1: OffsetRange(0, 0)})
+    refuse_gaps("shop", "lake", {P0: OffsetRange(0, 9), P1: OffsetRange(0, 0)})
 
     with pytest.raises(SourceLost) as caught:
-        refuse_gaps("shop", {P0: OffsetRange(0, 9), P1: OffsetRange(7, 9)})
+        refuse_gaps("shop", "lake", {P0: OffsetRange(0, 9), P1: OffsetRange(7, 9)})
 
     assert caught.value.what == (
         "The control table applier_shop.checkpoints is lost, and messages that the tables may lack are gone: "
         "t/1 begins at offset 7."
     )
-    assert "system.register_table" in caught.value.hint
+    assert (
+        "`CALL lake.system.register_table(table => 'applier_shop.checkpoints', metadata_file => 'FILE')`, where FILE"
+    ) in caught.value.hint
 
 
 def test_a_partition_that_one_task_reads_has_no_more_than_a_share() -> None:

@@ -97,7 +97,10 @@ def steps(*backlogs: int | None, seconds: Mapping[str, float] | None = None) -> 
         (report(steps(None, None, None, seconds={}), lag=900), None),
         (
             report(steps(0, 0, seconds={"apply": 4.0, "read": 1.0})),
-            "Apply takes 80% of the steps' time: commits of rows to tables, 3 a step on average.",
+            (
+                "Apply takes 80% of the steps' time: "
+                "a step made 3 commits of rows on average, one for each table that got some."
+            ),
         ),
         (
             report(steps(900, 500, 100), lag=60),

@@ -215,7 +215,9 @@ def test_a_catalog_that_is_not_that_of_its_warehouse_does_not_fit(tmp_path: Path
     """A lake that was lost is no new one; a new one is named with its places."""
     world = World(tmp_path)
 
-    assert f"It begins anew at {tmp_path}/catalog.db, in {tmp_path}/tables." in answers(world)["catalog"].result
+    told = answers(world)["catalog"].result
+    assert told.startswith("Nothing is there: a run begins a new lake. This lake has no record of changefeed shop")
+    assert f"It begins anew at {tmp_path}/catalog.db, in {tmp_path}/tables." in told
     (tmp_path / "tables/applier_shop/checkpoints").mkdir(parents=True)
     found = answers(world)["catalog"]
 

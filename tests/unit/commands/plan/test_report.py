@@ -38,6 +38,7 @@ def test_text_has_all_that_a_reader_decides_by() -> None:
     assert "after step 7" in text
     assert "from resolved ts 470606913407549441 (2026-11-21T01:01:45.760+00:00) to 470606913415151618" in text
     assert "1,200 messages: 900 row changes to apply, 3 applied before, 40 above the watermark" in text
+    assert "tables; keys are the rows that change, each by the last of its row changes" in text
     assert all(cell in text for cell in ("shop/0", "1210", "shop.new", "created", "[bold]", "under [ddl]"))
 
 

@@ -213,14 +213,37 @@ def test_an_archive_that_is_read_to_its_end_is_complete(lake: Lake) -> None:
     assert lake.status(3600).verdict == "stale"
 
 
-def test_after_a_run_to_the_ends_the_tables_are_complete(lake: Lake) -> None:
-    """It is said that nothing runs now; a run that a user stopped leaves tables that go stale."""
+def test_a_table_that_a_person_parked_is_not_stale(lake: Lake) -> None:
+    """Its own state says it, and a note how it comes back; one that is to come back, or could not, needs a look."""
+    by_hand = Completeness(Reason(Why.BY_HAND, "a move"), since=TS)
+    lake.checkpoint(lake.orders(1), tables={ORDERS: Tracked(1, "shop", completeness=by_hand)})
+
+    found = lake.status()
+
+    assert (found.verdict, found.exit_code, found.summary) == ("fresh", 0, "1 of 1 table is parked on purpose")
+    assert [(table.state, table.is_on_purpose) for table in found.tables] == [("parked", True)]
+    (note,) = (note for note in found.notes if "a move" in note.because)
+    assert "export it with" in note.way_out
+    for step, known in enumerate((replace(by_hand, is_due=True), replace(by_hand, reason=Reason(Why.ROW, "no"))), 13):
+        lake.checkpoint(lake.head, step=step, tables={ORDERS: Tracked(1, "shop", completeness=known)})
+        assert (lake.status().verdict, lake.status().summary) == ("stale", "1 of 1 table needs a hand")
+
+
+def test_the_number_of_a_step_is_that_of_the_log(lake: Lake) -> None:
+    """Heartbeats and a stop have checkpoints of their own, and no line in the log."""
+    lake.checkpoint(lake.orders(1), step=15, counts={"rows": 5, "step": 12}, released=True)
+
+    assert lake.status().step == 12
+
+
+def test_after_a_run_to_the_ends_nothing_is_called_complete(lake: Lake) -> None:
+    """Messages may wait since, and nobody asks; a run that a user stopped leaves tables that go stale."""
     ended = Stop("", "", AT + 5000)
     lake.checkpoint(lake.orders(1), released=True, stopped=ended)
 
     found = lake.status(3600)
 
-    assert (found.verdict, found.exit_code, found.explanation) == ("complete", 0, None)
+    assert (found.verdict, found.exit_code, found.explanation) == ("ended", 0, None)
     assert found.summary == "the only table is true"
     assert told(found.notes)[0] == (
         f"No applier runs now: `run --once` ended at {iso(AT + 5000)}, at the ends that the source had when it "
@@ -350,8 +373,10 @@ def test_a_table_that_is_gone_makes_the_changefeed_stale(lake: Lake) -> None:
     assert [table.state for table in found.tables] == ["missing"]
     (sentence,) = told(found.stale)
     assert sentence == (
-        "Table shop.orders is not in the catalog, though the checkpoint lists it. Hint: register it again from its "
-        "last metadata file (system.register_table) and start `applier run -c applier.toml`; if that parks it, "
+        "Table shop.orders is not in the catalog, though the checkpoint lists it. Hint: register it again, in "
+        "Spark SQL with `CALL lake.system.register_table(table => 'shop.orders', metadata_file => 'FILE')`, where FILE "
+        "is the newest *.metadata.json in its folder metadata, which a DROP without PURGE leaves in storage, and start "
+        "`applier run -c applier.toml`; if that parks it, "
         "`applier resume -c applier.toml --tables 'shop.orders'` builds it anew from its CREATE TABLE."
     )
 

@@ -11,10 +11,10 @@ import pytest
 from applier.changefeed.completeness import Completeness, Reason, Why
 from applier.changefeed.position import FeedPosition
 from applier.changefeed.table import TableName
-from applier.errors import TableMismatch
+from applier.errors import TableMismatch, TerminalError
 from applier.pipeline.tables.bring_back import bring_back
 from applier.pipeline.tables.completeness import judge
-from applier.pipeline.tables.parking import follow_include
+from applier.pipeline.tables.parking import follow_include, give_up
 
 NAME = TableName("shop", "items")
 CATCHING_UP = Reason(Why.CATCHING_UP)
@@ -62,6 +62,17 @@ def test_a_loaded_table_that_was_held_up_catches_up_without_a_table_that_readers
 
     known = main.state.completeness[NAME]
     assert (known.reason, known.is_due) == (CATCHING_UP, True)
+
+
+def test_a_table_that_could_not_be_brought_back_is_no_longer_parked_on_purpose() -> None:
+    """It needs a look: a person had it brought back, and it is still not there."""
+    main = _main(Completeness(Reason(Why.BY_HAND, "a look"), 7, FeedPosition(NAME, 7), is_due=True))
+    main.state.config_path = "applier.toml"
+
+    give_up(main.state, NAME, TerminalError("It does not fit."))
+
+    known = main.state.completeness[NAME]
+    assert (known.reason, known.is_due) == (Reason(Why.ROW, "It does not fit"), False)
 
 
 def test_a_table_that_left_the_feed_itself_stays_parked_while_it_is_not_there() -> None:
