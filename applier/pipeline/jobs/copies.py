@@ -59,8 +59,8 @@ class Copies:
             self.main,
             maker=replace(self.main.maker, create=self._make, settings=self.settings),
             route=Route(self.settings.route),
-            # Loads find their tables by name alone, in whatever letters a file or a request has it.
-            spelt=(lambda name: TableName(*name.folded)) if self.route else self.main.spelt,
+            # A job and a load find their tables by name, in whatever letters a file, a request or a DDL has it.
+            spelt=lambda name: TableName(*name.folded),
         )
 
     @property

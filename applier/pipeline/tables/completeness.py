@@ -58,6 +58,7 @@ def judge(state: State, targets: TargetTables, config: Config, *, is_start: bool
         before = state.completeness.get(name)
         if item.is_left_out and admits(name) and (before is None or (before.is_parked and before.position is None)):
             reason = Reason(Why.LEFT_OUT_BEFORE)
+            state.completeness.pop(name, None)  # As in `_follow_begun`.
             state.completeness[name] = Completeness(reason, state.resolved_ts, item.position, is_due=True)
 
 
@@ -120,6 +121,7 @@ def begun(state: State) -> dict[TableName, Begun]:
     names = Spelling((), (item.table for texts in statements.values() for items in texts.values() for item in items))
     for commit_ts, texts in statements.items():
         for written, items in _as_made(texts.values(), found):
+            names.meet_database(items[0].table.database)
             action = names.spelt(written)
             names.follow(action)
             own = [item for item in items if item.table in actions.touches(action)[:1]] or items
@@ -154,6 +156,8 @@ def _as_made(
 def _follow_begun(
     found: dict[TableName, Begun], done: actions.Effect, commit_ts: int, *, is_made: bool, is_left_out: bool
 ) -> None:
+    for table in (*done.created, *(to for _, to in done.moved)):
+        found.pop(table, None)  # Another table had the name, maybe in other letters, which its key would keep.
     for table in done.created:
         found[table] = Begun(FeedPosition(table, commit_ts - 1), is_made, is_left_out)
     for table in done.emptied if is_made else ():

@@ -51,3 +51,18 @@ def test_a_table_has_the_letters_of_its_rows_in_whatever_letters_it_was_made() -
     found = begun(_state((1, "a", "CREATE TABLE `Shop`.a (id INT)"), (2, "a", "ALTER TABLE A ADD INDEX (id)")))
 
     assert list(found) == [TableName("shop", "a")]
+
+
+def test_a_table_that_is_made_again_has_the_letters_of_its_new_database() -> None:
+    """Its rows name it so; those in which the statement or the former table has it are those of no row."""
+    rows = [
+        SchemaDecision(ts, TableName(database, table), sql, "", "applied")
+        for ts, database, table, sql in [
+            (1, "shop", "a", "CREATE TABLE shop.a (id INT)"),
+            (2, "shop", "", "DROP DATABASE shop"),
+            (3, "Shop", "A", "CREATE TABLE SHOP.A (id INT)"),
+        ]
+    ]
+    found = begun(cast("State", SimpleNamespace(control=SimpleNamespace(decisions=lambda: rows))))
+
+    assert [(str(name), str(item.position.name)) for name, item in found.items()] == [("Shop.A", "Shop.A")]

@@ -154,13 +154,14 @@ def test_a_table_whose_create_is_refused_has_no_copy_to_show() -> None:
 
 
 @pytest.mark.parametrize("letters", [("Shop", "UPPER"), ("shop", "upper")], ids=".".join)
-def test_a_load_is_placed_where_it_is_looked_for(letters: tuple[str, str]) -> None:
-    """A file, a statement and a request may each spell a table in letters of their own."""
+@pytest.mark.parametrize("made", [None, TableName("Shop", "UPPER")])
+def test_copies_and_loads_are_placed_where_they_are_looked_for(made: TableName | None, letters: tuple[str, str]) -> None:
+    """A file, a statement and a request may spell a table in any letters, and a table made again may have others."""
     table, catalog = TableName(*letters), cast("Any", None)
     config = World(Path("/nowhere")).config
     maker = TableMaker(catalog, config.tables, type_rules(config))
     feed = Changefeed("shop", 1, ORDERS["resolved"])
-    made = TableName("Shop", "UPPER")
     main = TargetTables(catalog, feed, maker, Route("x.{table}"), config.sink, spelt=lambda _: made)
 
     assert Copies(main, "load", route("shop")).targets.identifier(table) == place_of("shop", TableName("shop", "upper"))
+    assert Copies(main, "ab").targets.identifier(table) == ("applier_shop__resume", "shop__upper__ab")
