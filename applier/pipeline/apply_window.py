@@ -214,16 +214,30 @@ class WindowApplier:
         done = [at for at, item in enumerate(ddl) if self.ddl_handler.is_begun(item)]
         return {name: at for at in done if not self.ddl_handler.leaves_rows(ddl[at]) for name in ddl[at].names}
 
+    def _is_new(self, batch: Batch) -> bool:
+        known = self.state.tables.get(batch.name)
+        return known is None or (known.keys_only and not batch.newest.keys_only)
+
+    def _made(self, new: Mapping[TableName, TableVersion]) -> dict[TableName, TableVersion]:
+        """What tables are that a step has made from other columns, and that no checkpoint knows, as it died."""
+        found = dict[TableName, TableVersion]()
+        for (name, _), version in self.state.versions.items() if new else ():
+            if name in new and version.columns != new[name].columns and not version.keys_only:
+                writer = self.targets.writer(name)
+                if writer is not None and writer.known is not None and self.targets.maker.is_of(writer, version):
+                    found[name] = version
+        return found
+
     def _commit(self, batches: Sequence[Batch]) -> set[TableName]:
         refused: dict[TableName, TerminalError] = {}
         is_led = self.targets.feed.order.parts_at_ddl
+        batches = [batch for batch in batches if batch.name not in self.state.parked]
+        new = {batch.name: batch.newest for batch in batches if self._is_new(batch)}
+        made = {} if is_led else self._made(new)
         for batch in batches:
-            if batch.name in self.state.parked:
-                continue
-            known = self.state.tables.get(batch.name)
-            is_new = known is None or (known.keys_only and not batch.newest.keys_only)
-            if is_new:
-                self.state.track(batch.newest)
+            is_new = batch.name in new.keys() - made.keys()
+            if batch.name in new:
+                self.state.track(made.get(batch.name) or new[batch.name])
             if not is_led:
                 try:
                     follow(batch, self.state, self.targets, self.ddl_handler, is_new=is_new)

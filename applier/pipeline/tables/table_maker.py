@@ -98,6 +98,13 @@ class TableMaker:
             metadata={"doc": column.comment} if column.comment else None,
         )
 
+    def is_of(self, writer: TableWriter, version: TableVersion) -> bool:
+        """Whether a table has the very columns that a new one gets."""
+        schema = writer.table.schema
+        columns = columns_of_new(supplied(version, schema), omit=self.rules.virtual_columns == "omit")
+        wanted = {column.name: column_arrow_type(version.name, column, self.rules) for column in columns}
+        return wanted == {found.name: found.arrow for found in schema.fields}
+
     def misfit(self, writer: TableWriter, version: TableVersion) -> TableMismatch | None:
         """Why a column of a table cannot hold what the rules make of its upstream values; None if each can."""
         schema = writer.table.schema
