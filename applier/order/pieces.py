@@ -20,6 +20,9 @@ import pyarrow as pa
 PIECE_ROWS = 2_000
 """Rows of a piece: few enough that a share seldom finds one too coarse, enough that what carries it weighs little."""
 
+PIECE_BYTES = 8 << 20
+"""Bytes of a piece, about, where so many rows have more: what carries it takes 2 GB at the most."""
+
 _FEW = 8
 """Rows of a part stay together, whatever their range, where they are less than this part of a piece."""
 
@@ -69,7 +72,7 @@ class Pieces:
         first_ts: Lowest commit ts of its rows; None if it has none.
         last_ts: Highest commit ts of its rows; 0 if it has none.
         shows_image: Whether a row is an image, and not a delete.
-        columns: Name and type of each key column; without a key, of all columns.
+        columns: Name and type of each key column; without a key `IMAGE`, and all columns.
         ranges: Of each piece the range, or `ANYWHERE`.
         levels: Of each piece how many bits of the hashes are the same.
         numbers: Of each piece these bits.
@@ -157,7 +160,7 @@ def shares(parts: Sequence[Pieces], most_bytes: float) -> list[Share]:
     for part in parts:
         for place, rows in zip(part.ranges, part.rows, strict=True):
             sizes[place] += rows * part.row_bytes
-    # Equal keys of two types need not have equal hashes.
+    # Equal keys of two types need not have equal hashes, and rows of a former key lie where that one's hashes say.
     if sum(sizes.values()) <= most_bytes or len({part.columns for part in parts}) > 1:
         return [Share()]
     found, start, held = list[Share](), 0, 0.0

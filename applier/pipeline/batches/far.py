@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import platform
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from itertools import chain
 from typing import TypeAlias
@@ -17,7 +18,7 @@ import pyarrow as pa
 
 from applier.changefeed.table import Keyed, Keyless, TableName
 from applier.consume.source import KeptRows, PieceId
-from applier.errors import ApplierError, OutsideRefused, TransientError
+from applier.errors import ApplierError, OutsideRefused, TableMismatch, TransientError
 from applier.order.bags import IMAGE, together
 from applier.order.pieces import Pieces, Share, marked, shares, within
 from applier.pipeline.batches.batch import Batch, Fit, Merging
@@ -124,7 +125,7 @@ class FarBatch:
         batch: The batch.
         fits: What fits its parts.
         merging: What merges them.
-        plan: How it is staged, unless another writer commits first.
+        plan: How it is staged, unless another writer commits first; None where that is left to the attempts to commit.
         outcome: What became of it by this plan.
     """
 
@@ -132,7 +133,7 @@ class FarBatch:
     batch: Batch
     fits: Sequence[Fit]
     merging: Merging
-    plan: Stage
+    plan: Stage | None
     outcome: Outcome = field(default=None)
 
     @property
@@ -143,11 +144,11 @@ class FarBatch:
     @property
     def is_empty(self) -> bool:
         """Whether it changes no row, as the first job has shown."""
-        return self.outcome is None
+        return self.plan is not None and self.outcome is None
 
     def staged(self, stage: Stage) -> StagedBatch:
         """See `FarChanges`."""
-        if not _is_same(self.plan, stage):
+        if self.plan is None or not _is_same(self.plan, stage):
             # A share whose rows keep values of those that they replace writes them anew for another head. Beside them
             # the other shares' rows would be lost, as what is written takes the place of all rows of earlier attempts.
             self.plan = replace(stage, needs_rows=True)
@@ -159,19 +160,22 @@ class FarBatch:
     def take(self, outcome: Outcome) -> None:
         """Take note of what became of it, and of what its look for new keys has cost."""
         self.outcome = outcome
-        if isinstance(outcome, StagedBatch) and outcome.credit is not None and self.plan.new_keys is not None:
-            self.plan.new_keys.credit = outcome.credit
+        sample = self.plan.new_keys if self.plan else None
+        if isinstance(outcome, StagedBatch) and outcome.credit is not None and sample is not None:
+            sample.credit = outcome.credit
 
     def shares(self, most_bytes: float) -> Iterator[ShareTask]:
         """The tasks that stage it together; one of them, another for each snapshot, looks new keys up."""
+        if (plan := self.plan) is None:
+            return
         parts = [part.rows for part in self.batch.parts if isinstance(part.rows, Pieces)]
         by_place = {(part.task, part.part): (part, fit) for part, fit in zip(parts, self.fits, strict=True)}
         splits = self.rows.splits.get(self.batch.name, ()) if self.key else ()
         if not self.key:
             # Each share looks for its rows in all files: more shares than slots would take longer than one.
             most_bytes = max(most_bytes, sum(part.size for part in parts) / self.rows.kept.slots)
-        found = shares(parts, most_bytes) if self.key or _stay_apart(parts, self.plan.layout.schema) else [Share()]
-        sampled = (self.plan.index.snapshot_id or 0) % len(found)
+        found = shares(parts, most_bytes) if _may_part(parts, self.key, plan.layout.schema) else [Share()]
+        sampled = (plan.index.snapshot_id or 0) % len(found)
         for at_share, share in enumerate(found):
             wanted = {
                 place: [(number, part.marks[number], is_coarse) for number, is_coarse in part.of(share)]
@@ -184,8 +188,8 @@ class FarBatch:
                 for at, pieces in wanted.items()
                 for piece, _, _ in pieces
             )
-            new_keys = self.plan.new_keys if at_share == sampled else None
-            stage = replace(self.plan, threads=1, new_keys=new_keys)
+            new_keys = plan.new_keys if at_share == sampled else None
+            stage = replace(plan, threads=1, new_keys=new_keys)
             if wanted:
                 yield ShareTask(fits, wanted, self.merging, stage, share, splits, size)
 
@@ -214,8 +218,11 @@ class FarRows:
     ) -> FarBatch:
         """A batch as changes that `TableWriter.apply` takes."""
         shape = merging.shape
-        key = shape.key if isinstance(shape, Keyed) else None
-        return FarBatch(self, batch, fits, merging, writer.plan(key, exact=exact))
+        key, plan = shape.key if isinstance(shape, Keyed) else None, None
+        # What another writer or an answer that is lost makes fail here, an attempt plans on what is there then.
+        with suppress(TransientError, TableMismatch):
+            plan = writer.plan(key, exact=exact)
+        return FarBatch(self, batch, fits, merging, plan)
 
     def stage(self, batches: Sequence[FarBatch]) -> None:
         """Stage batches by their plans, in one job.
@@ -223,13 +230,15 @@ class FarRows:
         Raises:
             TransientError: A task could not go on; the window is to be read again.
         """
-        if not batches:
-            return
         most_bytes = max(LEAST_BYTES, min(SHARE_BYTES, self.size / self.kept.slots))
         every = [(number, share) for number, each in enumerate(batches) for share in each.shares(most_bytes)]
+        if not every:
+            return
         outcomes: list[list[Outcome]] = [[] for _ in batches]
         # Python reaches the files of some tables by this process alone, through its JVM.
-        is_here = self.size <= LEAST_BYTES or any(isinstance(each.plan.storage, JavaStorage) for each in batches)
+        is_here = self.size <= LEAST_BYTES or any(
+            each.plan and isinstance(each.plan.storage, JavaStorage) for each in batches
+        )
         for number, outcome in self._outcomes(_packed(every, most_bytes), is_here=is_here):
             outcomes[number].append(outcome)
         for each, found in zip(batches, outcomes, strict=True):
@@ -248,11 +257,18 @@ class FarRows:
         return chain.from_iterable(told.values())
 
 
-def _stay_apart(parts: Sequence[Pieces], schema: TableSchema) -> bool:
-    """Whether rows without a key that differ do so in the columns of their table, which may lack some, or digits."""
-    fields = [(schema.field(name), kind) for part in parts for name, kind in part.columns]
-    return all(
-        field is not None and (field.arrow == kind or not pa.types.is_floating(field.arrow)) for field, kind in fields
+def _may_part(parts: Sequence[Pieces], key: Sequence[str] | None, schema: TableSchema) -> bool:
+    """Whether rows that are equal in their table were cut as equal ones: by its key, or, without one, by all columns.
+
+    The columns of a table without a key may be fewer than those of the feed, or have less digits.
+    """
+    if key:
+        return all({name for name, _ in part.columns} == set(key) for part in parts)
+    fields = [(name, schema.field(name), kind) for part in parts for name, kind in part.columns]
+    return all(part.columns[0][0] == IMAGE for part in parts) and all(
+        field is not None and (field.arrow == kind or not pa.types.is_floating(field.arrow))
+        for name, field, kind in fields
+        if name != IMAGE
     )
 
 

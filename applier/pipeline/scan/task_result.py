@@ -15,7 +15,7 @@ from applier.changefeed.table import TableName, TableVersion
 from applier.errors import DecodeError
 from applier.order.bags import IMAGE, hashed
 from applier.order.barrier import Barrier
-from applier.order.pieces import SOURCE, Pieces, cut, marked
+from applier.order.pieces import PIECE_BYTES, SOURCE, Pieces, cut, marked
 from applier.order.reduce import data_of
 
 
@@ -78,9 +78,12 @@ class Part:
         rows = self.here.replace_schema_metadata({SOURCE: source.encode()})
         told = data_of(rows).schema if not key else [rows.schema.field(name) for name in key]
         columns = tuple((column.name, column.type) for column in told)
+        row_bytes = rows.nbytes / max(1, rows.num_rows)
+        most_rows = max(1, min(piece_rows, int(PIECE_BYTES / max(1, row_bytes))))
         if not key:
             rows, key, splits = hashed(rows), (IMAGE,), ()
-        places, tables = zip(*cut(rows, key, splits, piece_rows), strict=True)
+            columns = ((IMAGE, pa.int64()), *columns)
+        places, tables = zip(*cut(rows, key, splits, most_rows), strict=True)
         ranges, levels, numbers = zip(*places, strict=True)
         shows = bool(pc.any(rows["\0present"]).as_py())
         counts = tuple(table.num_rows for table in tables)
@@ -96,7 +99,7 @@ class Part:
             numbers=numbers,
             rows=counts,
             marks=tuple(marked(table) for table in tables),
-            row_bytes=rows.nbytes / max(1, rows.num_rows),
+            row_bytes=row_bytes,
         )
         return replace(self, rows=pieces), list(tables)
 

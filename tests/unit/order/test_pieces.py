@@ -71,9 +71,10 @@ def test_few_rows_stay_together() -> None:
     assert [place for place, _ in cut(rows, ["id"], (), 800)] == [(ANYWHERE, 0, 0)]
 
 
-def test_keys_of_two_types_are_not_parted() -> None:
-    """Equal ones need not have equal hashes."""
+@pytest.mark.parametrize("key", [("id", pa.string()), ("number", pa.int64())], ids=["two types", "two columns"])
+def test_two_kinds_of_keys_are_not_parted(key: tuple[str, pa.DataType]) -> None:
+    """Equal ones need not have equal hashes, and rows that a later key makes equal were cut by the former one."""
     one = Pieces(0, 0, 1, 2, True, (("id", pa.int64()),), (0,), (0,), (0,), (9_000,), (0,), 100.0)
-    other = Pieces(1, 0, 1, 2, True, (("id", pa.string()),), (0,), (0,), (0,), (9_000,), (0,), 100.0)
+    other = Pieces(1, 0, 1, 2, True, (key,), (0,), (0,), (0,), (9_000,), (0,), 100.0)
     assert shares([one, other], 10.0) == [Share()]
     assert len(shares([one, one], 100_000.0)) > 1

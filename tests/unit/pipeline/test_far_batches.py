@@ -6,7 +6,9 @@ import platform
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, cast
+from unittest.mock import Mock
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -16,11 +18,12 @@ import pytest
 from applier.changefeed.event import Op
 from applier.changefeed.table import TableName, TableVersion
 from applier.consume.source import PieceId, StageWork
-from applier.errors import OutsideRefused, TransientError
+from applier.errors import OutsideRefused, TableMismatch, TransientError
 from applier.order.reduce import KEYED_SCHEMA
 from applier.pipeline.batches import far
 from applier.pipeline.batches.batch import Batch
 from applier.pipeline.batches.far import FarBatch, FarRows
+from applier.pipeline.scan import task_result
 from applier.pipeline.scan.task_result import Part, TaskResult
 from applier.sink.format.file_layout import FileLayout
 from applier.sink.format.storage import LocalStorage
@@ -98,6 +101,12 @@ def batch(result: TaskResult, rows: Kept, folder: Path, schema: TableSchema = SC
     return FarBatch(FarRows(rows, {}, result.size), found, fits, merging, plan)
 
 
+def plan_of(changes: FarBatch) -> Stage:
+    """How a batch is staged."""
+    assert changes.plan is not None
+    return changes.plan
+
+
 @dataclass
 class _Named:
     schema: TableSchema
@@ -115,13 +124,39 @@ def test_rows_of_every_share_are_written_again_where_another_writer_was_first(
     changes = batch(result, kept(result), tmp_path)
     assert len(list(changes.shares(1_000))) > 2
     changes.rows.stage([changes])
-    index = replace(changes.plan.index, snapshot_id=2)
+    index = replace(plan_of(changes).index, snapshot_id=2)
 
-    staged = changes.staged(replace(changes.plan, index=index, needs_rows=False))
+    staged = changes.staged(replace(plan_of(changes), index=index, needs_rows=False))
 
     found = [row for file in staged.rows or () for row in pq.read_table(file.path).to_pylist()]
     assert sorted(row["id"] for row in found) == [2, *range(100, 300)]
     assert {row["id"]: row["v"] for row in found}[2] == 20
+
+
+def test_pieces_of_wide_rows_have_fewer_of_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    """2,000 rows of a megabyte would be no cell that Spark moves, and every share would look through them."""
+    of = version(("id", "bigint"))
+    part = changed([*range(1_000)], first=Op.INSERT, of=of)
+    assert len(part.apart(0, 0, (), 2_000)[1]) == 1
+
+    monkeypatch.setattr(task_result, "PIECE_BYTES", part.here.nbytes / 50)
+    assert len(part.apart(0, 0, (), 2_000)[1]) > 50
+
+
+@pytest.mark.parametrize("error", [TransientError("no answer came", ""), TableMismatch("a file is gone", "")])
+def test_a_batch_that_cannot_be_planned_at_once_is_planned_by_an_attempt_to_commit(
+    tmp_path: Path, error: Exception
+) -> None:
+    """Another writer may have removed what the last known head needs: its table is read again, and not parked."""
+    rows = {(ACCOUNT, 0): [changed([1, 7], first=Op.UPDATE, of=version(("id", "bigint")))]}
+    result = TaskResult(parts={place: [*parts] for place, parts in rows.items()})
+    planned = batch(result, kept(result), tmp_path)
+    writer = SimpleNamespace(plan=Mock(side_effect=error))
+    changes = planned.rows.batch(planned.batch, planned.fits, planned.merging, cast("Any", writer), exact=False)
+    changes.rows.stage([changes])
+    assert not changes.is_empty
+
+    assert changes.staged(plan_of(planned)).upserted == 2
 
 
 def test_rows_of_another_table_are_not_taken_for_those_of_this_one(tmp_path: Path) -> None:
@@ -134,12 +169,12 @@ def test_rows_of_another_table_are_not_taken_for_those_of_this_one(tmp_path: Pat
     changes = batch(result, before, tmp_path)
 
     changes.rows.stage([changes])
-    assert changes.staged(changes.plan).upserted == 1
+    assert changes.staged(plan_of(changes)).upserted == 1
 
     changes = batch(result, after, tmp_path)
     changes.rows.stage([changes])
     with pytest.raises(TransientError, match="not as before"):
-        changes.staged(changes.plan)
+        changes.staged(plan_of(changes))
 
 
 def test_one_share_looks_new_keys_up_and_its_cost_counts_for_the_next_window(tmp_path: Path) -> None:
@@ -148,7 +183,7 @@ def test_one_share_looks_new_keys_up_and_its_cost_counts_for_the_next_window(tmp
     result = TaskResult(parts={(ACCOUNT, 0): [changed([*range(100, 400)], first=Op.INSERT, of=of)]})
     changes = batch(result, kept(result), tmp_path)
     sample = NewKeySample("shop.t", STORAGE)
-    changes.plan = replace(changes.plan, new_keys=sample)
+    changes.plan = replace(plan_of(changes), new_keys=sample)
 
     found = list(changes.shares(1_000))
     assert len(found) > 2
@@ -236,9 +271,9 @@ def test_rows_of_a_table_that_only_java_reaches_come_to_this_process(
     monkeypatch.setattr(far, "LEAST_BYTES", 200)
     result = TaskResult(parts={(ACCOUNT, 0): [changed([*range(9)], first=Op.UPDATE, of=version(("id", "bigint")))]})
     changes = batch(result, _Nowhere(kept(result).bodies), tmp_path)
-    changes.plan = replace(changes.plan, storage=_ByJava())
+    changes.plan = replace(plan_of(changes), storage=_ByJava())
 
     changes.rows.stage([changes])
 
-    staged = changes.staged(changes.plan)
+    staged = changes.staged(plan_of(changes))
     assert (staged.upserted, staged.deleted) == (9, 2)

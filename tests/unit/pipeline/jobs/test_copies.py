@@ -155,7 +155,9 @@ def test_a_table_whose_create_is_refused_has_no_copy_to_show() -> None:
 
 @pytest.mark.parametrize("letters", [("Shop", "UPPER"), ("shop", "upper")], ids=".".join)
 @pytest.mark.parametrize("made", [None, TableName("Shop", "UPPER")])
-def test_copies_and_loads_are_placed_where_they_are_looked_for(made: TableName | None, letters: tuple[str, str]) -> None:
+def test_copies_and_loads_are_placed_where_they_are_looked_for(
+    made: TableName | None, letters: tuple[str, str]
+) -> None:
     """A file, a statement and a request may spell a table in any letters, and a table made again may have others."""
     table, catalog = TableName(*letters), cast("Any", None)
     config = World(Path("/nowhere")).config
