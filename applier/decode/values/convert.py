@@ -5,7 +5,7 @@ once as an Arrow array of strings or of `ZONED`, which need not become Python ob
 numbers and bytes, as arrays of `int64`, `float64`, `bool_`, `binary` and decimals:
 
   tinyint … bigint, year       text of digits, or int; a negative int in an unsigned bigint, set or bit wraps around
-  decimal                      text, `Decimal`, int; a float is rounded to the column's scale
+  decimal                      text, `Decimal`, int; a float that has the digits of the column, to its last bits
   float, double                text, float, int
   bit                          text of digits, int, bool, or bytes (big-endian)
   char … longtext, json        str, or bytes in UTF-8
@@ -23,6 +23,7 @@ in their place, which cannot be distinguished from a U+FFFD that the row holds.
 from __future__ import annotations
 
 import binascii
+import math
 import re
 from collections.abc import Callable, Sequence
 from decimal import Decimal
@@ -192,6 +193,10 @@ def _number(value: Any, target: Target) -> Decimal | None:
     return None if value is None else Decimal(value)
 
 
+_DOUBLE = 1e-15
+"""What a double that a decimal was sent as may differ from it, as a part of it: a few of its last bits."""
+
+
 def _rounded(value: float, target: Target) -> Decimal:
     """The decimal that a protocol sent as a double. The largest ones round up to one digit more than the column has.
 
@@ -201,6 +206,8 @@ def _rounded(value: float, target: Target) -> Decimal:
     if scale is None:
         return Decimal(repr(value))
     number = Decimal(f"{Decimal(repr(value)):.{scale}f}")
+    if not math.isclose(float(number), value, rel_tol=_DOUBLE):
+        raise ValueError  # The column has more digits upstream since.
     if digits is None:
         return number
     largest = of_unscaled(10**digits - 1, scale)

@@ -137,6 +137,14 @@ def test_a_scale_that_no_decimal_has_is_refused() -> None:
         to_array(["1"], Column("c", ColumnType("decimal", length=10, scale=10**20)), RAW, DEFAULT, PATH)
 
 
+@pytest.mark.parametrize("values", [[1.2345], [1.23, 0.001], pa.array([1.2345]), [None, 123.456]])
+def test_a_double_of_more_digits_than_the_decimal_has_is_refused(values: Any) -> None:
+    """The column has another scale upstream, and no DDL tells of it: rounded, each row would pass for whole."""
+    with pytest.raises(ValueRefused, match=r"cannot be read as decimal\(5,2\)") as refused:
+        convert(values, ColumnType("decimal", length=5, scale=2))
+    assert "load the table again from a new export" in refused.value.hint
+
+
 @pytest.mark.parametrize("column", sorted({item[0].name for item in ACCEPTED}))
 def test_columns_of_null_and_of_nothing_keep_their_type(column: str) -> None:
     """An array without any value still has the type of its column."""
