@@ -32,7 +32,7 @@ from applier.pipeline.scan.window_scan import WindowScan
 from applier.pipeline.scan.window_tables import place_names
 from applier.pipeline.schema_changes import supplied
 from applier.pipeline.schema_changes.apply import DdlApplier
-from applier.pipeline.schema_changes.follow_rows import follow
+from applier.pipeline.schema_changes.follow_rows import follow, is_new_to, made
 from applier.pipeline.schema_changes.moved_names import moved_by
 from applier.pipeline.state import State
 from applier.pipeline.tables import completeness, parking
@@ -214,30 +214,16 @@ class WindowApplier:
         done = [at for at, item in enumerate(ddl) if self.ddl_handler.is_begun(item)]
         return {name: at for at in done if not self.ddl_handler.leaves_rows(ddl[at]) for name in ddl[at].names}
 
-    def _is_new(self, batch: Batch) -> bool:
-        known = self.state.tables.get(batch.name)
-        return known is None or (known.keys_only and not batch.newest.keys_only)
-
-    def _made(self, new: Mapping[TableName, TableVersion]) -> dict[TableName, TableVersion]:
-        """What tables are that a step has made from other columns, and that no checkpoint knows, as it died."""
-        found = dict[TableName, TableVersion]()
-        for (name, _), version in self.state.versions.items() if new else ():
-            if name in new and version.columns != new[name].columns and not version.keys_only:
-                writer = self.targets.writer(name)
-                if writer is not None and writer.known is not None and self.targets.maker.is_of(writer, version):
-                    found[name] = version
-        return found
-
     def _commit(self, batches: Sequence[Batch]) -> set[TableName]:
         refused: dict[TableName, TerminalError] = {}
         is_led = self.targets.feed.order.parts_at_ddl
         batches = [batch for batch in batches if batch.name not in self.state.parked]
-        new = {batch.name: batch.newest for batch in batches if self._is_new(batch)}
-        made = {} if is_led else self._made(new)
+        new = {batch.name: batch.newest for batch in batches if is_new_to(batch, self.state)}
+        known = {} if is_led else made(new, self.state, self.targets)
         for batch in batches:
-            is_new = batch.name in new.keys() - made.keys()
+            is_new = batch.name in new.keys() - known.keys()
             if batch.name in new:
-                self.state.track(made.get(batch.name) or new[batch.name])
+                self.state.track(known.get(batch.name) or new[batch.name])
             if not is_led:
                 try:
                     follow(batch, self.state, self.targets, self.ddl_handler, is_new=is_new)

@@ -5,15 +5,33 @@ What a row shows counts from its commit ts on: which of two versions is newer, t
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import cast
 
-from applier.changefeed.table import TableVersion
+from applier.changefeed.table import TableName, TableVersion
 from applier.pipeline.batches.batch import Batch
 from applier.pipeline.schema_changes.apply import DdlApplier
 from applier.pipeline.state import State
 from applier.pipeline.tables.target_tables import TargetTables
 from applier.sink.evolve.plan import refuse_renamed
 from applier.sink.evolve.row_columns import is_of_rows, proven, refuse_retyped, returned, widened
+
+
+def is_new_to(batch: Batch, state: State) -> bool:
+    """Whether nothing is known of the columns of a batch's table."""
+    known = state.tables.get(batch.name)
+    return known is None or (known.keys_only and not batch.newest.keys_only)
+
+
+def made(new: Mapping[TableName, TableVersion], state: State, targets: TargetTables) -> dict[TableName, TableVersion]:
+    """What new tables are that a step has made from other columns, and that no checkpoint knows, as it died."""
+    found = dict[TableName, TableVersion]()
+    for (name, _), version in state.versions.items() if new else ():
+        if name in new and version.columns != new[name].columns and not version.keys_only:
+            writer = targets.writer(name)
+            if writer is not None and writer.known is not None and targets.maker.is_of(writer, version):
+                found[name] = version
+    return found
 
 
 def follow(batch: Batch, state: State, targets: TargetTables, handler: DdlApplier, *, is_new: bool) -> None:

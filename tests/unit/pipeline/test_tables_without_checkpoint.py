@@ -11,7 +11,7 @@ import pytest
 from applier.changefeed.table import Column, ColumnType, TableName, TableVersion
 from applier.changefeed.types import TypeRules
 from applier.config.settings import TablesSection
-from applier.pipeline.apply_window import WindowApplier
+from applier.pipeline.schema_changes import follow_rows
 from applier.pipeline.tables.table_maker import TableMaker
 
 NAME = TableName("shop", "t")
@@ -44,8 +44,7 @@ def test_a_table_that_no_checkpoint_knows_is_followed_from_the_columns_that_it_h
     table = SimpleNamespace(schema=schema)
     writer = None if held is None else SimpleNamespace(known=object() if is_stamped else None, table=table)
     maker = TableMaker(cast("Any", None), TablesSection(), TypeRules())
-    applier = object.__new__(WindowApplier)
-    applier.targets = cast("Any", SimpleNamespace(writer=lambda _: writer, maker=maker))
-    applier.state = cast("Any", SimpleNamespace(versions={(NAME, each.version): each for each in (OLD, NEW)}))
+    targets = cast("Any", SimpleNamespace(writer=lambda _: writer, maker=maker))
+    state = cast("Any", SimpleNamespace(versions={(NAME, each.version): each for each in (OLD, NEW)}))
 
-    assert applier._made({NAME: NEW}) == made
+    assert follow_rows.made({NAME: NEW}, state, targets) == made
