@@ -40,7 +40,10 @@ def _loaded(pipeline: Pipeline, loads: Loads, load: OpenLoad) -> None:
     assert not loads.bulk(pipeline, load)
 
 
-def test_rows_that_were_loaded_into_other_partition_fields_are_refused(spark: SparkSession, tmp_path: Path) -> None:
+@pytest.mark.parametrize("fields", [["bucket(2, id)"], []], ids=["some", "none"])
+def test_rows_that_were_loaded_into_other_partition_fields_are_refused(
+    fields: list[str], spark: SparkSession, tmp_path: Path
+) -> None:
     """Files of one partition spec are none of another: the table stays parked until a new export is loaded."""
     database, name = Database(), Name("shop", "orders")
     database.create(name, [Column("id"), Column("v", "varchar(20)")], ["id"])
@@ -50,8 +53,8 @@ def test_rows_that_were_loaded_into_other_partition_fields_are_refused(spark: Sp
     database.tick()
     feed = Changefeed(database, Habits(partitions=1))
     feed.send()
-    lab = Lab(spark, "load_layout", database, feed.records)
-    lab.more = {"tables": {"shop.*": {"partition_by": ["bucket(2, id)"]}}}
+    lab = Lab(spark, f"load_layout_{len(fields)}", database, feed.records)
+    lab.more = {"tables": {"shop.*": {"partition_by": fields}}}
     pipeline, loads = lab.start(), Loads(Lives(database), random.Random(0), tmp_path)
     pipeline.step()
     load = loads.begin([name], first)
@@ -66,7 +69,7 @@ def test_rows_that_were_loaded_into_other_partition_fields_are_refused(spark: Sp
     known = pipeline.state.completeness[TableName(*name)]
     assert (known.why, known.is_due) == (Why.CATCHING_UP, False)
     assert known.reason.detail == (
-        "The partition fields of table load_layout__shop.orders have changed while table shop.orders was loaded"
+        f"The partition fields of table {lab.name}__shop.orders have changed while table shop.orders was loaded"
     )
 
     again = loads.begin([name], database.ts)

@@ -136,7 +136,7 @@ class Copies:
         if writer.table.schema_json != table.schema_json:
             what = f"The columns of table {shown} have changed while table {name} was loaded."
             raise TableMismatch(what, "Load it again.")
-        if table.spec_json["fields"] and writer.table.spec_json != table.spec_json:
+        if writer.table.spec_json["fields"] != table.spec_json["fields"]:
             what = f"The partition fields of table {shown} have changed while table {name} was loaded."
             raise TableMismatch(what, "Export it again, and load that.")
         if table.snapshot_id is not None:

@@ -166,12 +166,13 @@ class TableFiles:
 
     def copied(self, table: Table) -> list[DataFile]:
         """The data files of the head of another table of the same columns and partition fields, to be added here."""
-        spec = self._table.handle.spec()
+        number, described = int(self._table.handle.spec().specId()), TableFiles(table)
         with translated(f"Cannot plan table {table}"):
             tasks = table.handle.newScan().includeColumnStats().planFiles()
-            found = [task.file() for task in table.java.items(tasks)]
+            found = [described.staged(task.file()).json for task in table.java.items(tasks)]
             tasks.close()
-            return [self.staged(table.java.iceberg.DataFiles.builder(spec).copy(file).build()) for file in found]
+        # The same fields may have another number in each table.
+        return [DataFile.parse({**file, "spec-id": number}, is_new=True) for file in found]
 
     def null_count(self, snapshot_id: int, field: Field) -> int | None:
         """NULLs in a column of a snapshot by the files' metrics, dead rows included; None if a file does not show."""
