@@ -18,7 +18,6 @@ CUTS |= {"startswith"}
 READS = {
     "config/reading/problems.py",  # Whether a sentence has its full stop.
     "pipeline/schema_changes/decision.py",  # Whether a refusal shows the statement.
-    "sink/control/former_words.py",  # What an older version has written in words alone.
     "sink/control/rows.py",
     "sink/iceberg/orphans.py",  # What Java says of its own errors.
 }

@@ -21,16 +21,13 @@ from applier.changefeed.partitioning import Partition
 from applier.changefeed.position import FeedPosition
 from applier.changefeed.table import TableName
 from applier.errors import TerminalError
-from applier.sink.control import former_words
 
 FORMAT = 7
 """Version of the JSON form. It rises with the first new member after a release, and with any other change: an older
-reader would drop members that it does not know, and what it writes next would lack them. Format 4 does not hold which
-names a failed step has moved, and format 5 says in words why tables are what they are, and not what ended the last run.
-Format 6 does not hold which Iceberg table each one is."""
+reader would drop members that it does not know, and what it writes next would lack them."""
 
-_OLDEST = 4
-"""The oldest format that this version reads."""
+_OLDEST = 6
+"""The oldest format that this version reads; it does not hold which Iceberg table each one is."""
 
 _SHORT = (Tracked, Completeness, FeedPosition, RequestOutcome, Partition)
 """Objects whose empty members are not written: there may be one for each table."""
@@ -176,10 +173,6 @@ def _built(kind: Any, written: Any, places: list[_Object]) -> Any:
 
 def _object(kind: Any, written: Any, places: list[_Object]) -> Any:
     """The members of an object; of a tuple and a name all of them in their order."""
-    if kind is RequestOutcome and isinstance(written, str):
-        return former_words.outcome(written)
-    if kind is Completeness:
-        written = written | former_words.reasons(written)
     if kind is FeedPosition:
         at = written.get("place")
         place = {} if at is None else places[msgspec.convert(at, Count)]
