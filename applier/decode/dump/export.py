@@ -11,7 +11,6 @@ from itertools import pairwise
 from typing import Any, Literal, NamedTuple, TypeAlias
 from urllib.parse import unquote
 
-import cramjam
 import fsspec
 import pyarrow as pa
 
@@ -28,9 +27,9 @@ _ROWS = re.compile(
 
 TiDB Cloud names in `.zstd.parquet` what compressed the pages, which Parquet files say themselves."""
 
-Packing: TypeAlias = Literal["", "gzip", "zstd", "lz4", "snappy"]
+Packing: TypeAlias = Literal["", "gzip", "zstd", "lz4"]
 
-_PACKED: Mapping[str, Packing] = {".gz": "gzip", ".zst": "zstd", ".zstd": "zstd", ".lz4": "lz4", ".snappy": "snappy"}
+_PACKED: Mapping[str, Packing] = {".gz": "gzip", ".zst": "zstd", ".zstd": "zstd", ".lz4": "lz4"}
 """By the end of a file's name, Arrow's name of what compressed it."""
 
 _TSO = re.compile(r"SHOW MASTER STATUS:[^\n]*\n\s*Log:[^\n]*\n\s*Pos:\s*(\d+)")
@@ -116,6 +115,7 @@ class Export:
         with _reading(address):
             system, root = fsspec.core.url_to_fs(address)
             found = {item["name"].rsplit("/", 1)[-1]: item for item in system.ls(root, detail=True)}
+            _refuse_packing(address, found)
             texts = {
                 name: _text(system, found[name]["name"])
                 for name in found
@@ -204,17 +204,11 @@ def _files(address: str, found: Mapping[str, Mapping[str, Any]], tables: Tables)
         match = _ROWS.fullmatch(own)
         if match is None or is_schema_file(_plain(own)):
             continue
-        packed = match["packed"] or ""
         name = names.get(TableName(unquote(match["db"]), unquote(match["table"])))
         if name is None:
             what = f"File {own} of export {address} belongs to no table that the export declares."
             raise ConfigError([f"{what} Export again without --no-schemas, and keep all files; or remove the file."])
-        if packed and packed not in _PACKED:
-            known = ", ".join(_PACKED)
-            raise ConfigError(
-                [f"File {own} of export {address} is compressed as {packed}; known are {known}. {_AGAIN}"]
-            )
-        file = File(item["name"], match["kind"], _PACKED.get(packed, ""), int(item["size"]))
+        file = File(item["name"], match["kind"], _PACKED.get(match["packed"], ""), int(item["size"]))
         files[name].append((int(match["number"]), file))
     return {name: _in_order(address, numbered) for name, numbered in files.items()}
 
@@ -227,6 +221,15 @@ def _in_order(address: str, numbered: list[tuple[int, File]]) -> tuple[File, ...
     return tuple(file for _, file in sorted(numbered))
 
 
+def _refuse_packing(address: str, names: Iterable[str]) -> None:
+    """Refuse what is packed in another way: of `--compress snappy` the CREATE TABLE texts as well."""
+    for name in names:
+        rows, end = _ROWS.fullmatch(name), f".{name.rpartition('.')[2]}"
+        if end not in _PACKED and (end == ".snappy" or (rows is not None and rows["packed"])):
+            what = f"File {name} of export {address} is compressed as {end}; known are {', '.join(_PACKED)}."
+            raise ConfigError([f"{what} Export again with `tiup dumpling --compress zstd`, and keep all of its files."])
+
+
 def _plain(name: str) -> str:
     """The name of a file before it was compressed."""
     return name[: -len(end)] if (end := next(filter(name.endswith, _PACKED), "")) else name
@@ -235,11 +238,5 @@ def _plain(name: str) -> str:
 def _text(system: Any, path: str) -> str:
     data: bytes = system.cat_file(path)
     packed: Packing = next((kind for end, kind in _PACKED.items() if path.endswith(end)), "")
-    return unpacked(data, packed).decode("utf-8")
-
-
-def unpacked(data: bytes, packed: Packing) -> bytes:
-    """The content of a compressed file."""
-    if packed == "snappy":
-        return bytes(cramjam.snappy.decompress(data))
-    return pa.CompressedInputStream(pa.BufferReader(data), packed).read() if packed else data
+    plain = pa.CompressedInputStream(pa.BufferReader(data), packed).read() if packed else data
+    return plain.decode("utf-8")

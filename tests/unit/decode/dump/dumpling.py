@@ -12,7 +12,6 @@ from collections.abc import Callable, Mapping, Sequence
 from decimal import Decimal
 from pathlib import Path
 
-import cramjam
 import lz4.frame
 import zstandard
 
@@ -45,7 +44,6 @@ PACK: Mapping[str, Callable[[bytes], bytes]] = {
     "": bytes,
     ".gz": gzip.compress,
     ".zst": zstandard.compress,
-    ".snappy": lambda data: bytes(cramjam.snappy.compress(data)),
     ".lz4": lz4.frame.compress,
 }
 

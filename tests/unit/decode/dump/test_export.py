@@ -103,9 +103,16 @@ def test_files_of_two_exports_are_refused(tmp_path: Path, names: tuple[str, str]
     assert "are of two exports" in problem
 
 
-def test_an_unknown_compression_is_refused(tmp_path: Path) -> None:
-    """The message lists the known ones."""
-    assert "compressed as .xz" in _problem(dumpling.write(tmp_path, {"d.t.000000000.csv.xz": b""}))
+@pytest.mark.parametrize(
+    ("name", "declared"),
+    [("d.t.000000000.csv.xz", dumpling.DECLARED), ("d.t.000000000.sql.snappy", ""), ("d.t-schema.sql.snappy", "")],
+)
+def test_an_unknown_compression_is_refused(tmp_path: Path, name: str, declared: str) -> None:
+    """The message lists the known ones, and how to get one, also where no CREATE TABLE can be read."""
+    problem = _problem(dumpling.write(tmp_path, {name: b""}, declared=declared))
+    end = name.rpartition(".")[2]
+    assert f"File {name} of export {tmp_path} is compressed as .{end}; known are .gz, .zst, .zstd, .lz4." in problem
+    assert "Export again with `tiup dumpling --compress zstd`, and keep all of its files." in problem
 
 
 def test_a_folder_that_is_not_there_is_refused(tmp_path: Path) -> None:
