@@ -56,7 +56,7 @@ class Replay:
     @contextmanager
     def running(self, spark: SparkSession) -> Iterator[Pipeline]:
         """The pipeline of this variant."""
-        with assembled(settings.parse(self.raw), spark=spark, take_over=True) as pipeline:
+        with assembled(settings.parse(self.raw), take_over=True) as pipeline:
             # As `applier run` does.
             pipeline.hold_to_checkpoint()
             yield pipeline

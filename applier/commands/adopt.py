@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 from applier.changefeed.table import TableName
 from applier.config.settings import Config
@@ -15,13 +14,8 @@ from applier.pipeline.table_selection import selected
 from applier.pipeline.tables import completeness
 from applier.runtime.logs import logger
 
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
 
-
-def adopt(
-    config: Config, rules: Sequence[str], why: str, *, take_over: bool = False, spark: SparkSession | None = None
-) -> list[TableName]:
+def adopt(config: Config, rules: Sequence[str], why: str, *, take_over: bool = False) -> list[TableName]:
     """Mark the tables of some filter rules as complete, without a proof; the checkpoint keeps the reason.
 
     Returns:
@@ -38,7 +32,7 @@ def adopt(
     def meant(state: State, _: object = None) -> list[TableName]:
         return selected(rules, state.tables)
 
-    with assembled(config, take_over=take_over, spark=spark, look=meant) as pipeline:
+    with assembled(config, take_over=take_over, look=meant) as pipeline:
         state, targets = pipeline.state, pipeline.targets
         moved_names.refuse_unfinished(state)
         names = meant(state)

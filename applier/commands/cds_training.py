@@ -61,7 +61,7 @@ def _train(folder: Path, own: list[Path], made: Path) -> None:
         "spark.driver.extraJavaOptions": f'"-XX:ArchiveClassesAtExit={made}" -Xlog:cds=off -Xlog:cds+dynamic=off',
     }
     session = build_session("applier-training", options, "lake", config.catalog.properties)
-    with assembled(config, spark=session) as pipeline:
+    with assembled(config) as pipeline:
         while not (step := pipeline.step()).complete or step.moved:
             pass
     _read_kafka(session)

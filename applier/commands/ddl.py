@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from applier.changefeed.completeness import furthest_back
 from applier.commands.catalog_reader import open_lake
@@ -18,9 +18,6 @@ from applier.pipeline.tables.ddl_stamp import shown
 from applier.runtime.escaping import escaped
 from applier.runtime.logs import logger
 from applier.sink.control.rows import SchemaDecision, last_decisions
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
 
 _LISTED = 1000
 """Decisions that `ddl list` shows, the newest."""
@@ -75,9 +72,7 @@ def to_json(found: Sequence[Listed]) -> str:
     return json.dumps([item._asdict() for item in found], indent=2)
 
 
-def skip(
-    config: Config, commit_ts: int, why: str, *, take_over: bool = False, spark: SparkSession | None = None
-) -> list[SchemaDecision]:
+def skip(config: Config, commit_ts: int, why: str, *, take_over: bool = False) -> list[SchemaDecision]:
     """Let `run` pass a statement that it has refused, once, without its effect; the audit keeps who decided, and why.
 
     Raises:
@@ -99,7 +94,7 @@ def skip(
             raise ConfigError([what])
         return chosen
 
-    with assembled(config, take_over=take_over, spark=spark, look=meant) as pipeline:
+    with assembled(config, take_over=take_over, look=meant) as pipeline:
         state = pipeline.state
         chosen = meant(state)
         reason = f"{user_name()} on {state.checkpoint.holder.host}: {why.strip()}"

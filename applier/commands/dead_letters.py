@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 from rich.console import Console
 
@@ -18,9 +17,6 @@ from applier.pipeline.tables import completeness
 from applier.runtime.escaping import Text, escaped, grid
 from applier.runtime.logs import logger
 from applier.sink.control.rows import DeadLetter
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
 
 _BYTES = 2_000
 """Bytes of a key or a value that are shown."""
@@ -51,9 +47,7 @@ def content(config: Config, place: str) -> DeadLetter:
     return _chosen(found(config, whole=True), [place])[0]
 
 
-def discard(
-    config: Config, places: Sequence[str], why: str, *, take_over: bool = False, spark: SparkSession | None = None
-) -> list[DeadLetter]:
+def discard(config: Config, places: Sequence[str], why: str, *, take_over: bool = False) -> list[DeadLetter]:
     """Give dead letters up: `status` no longer counts them, and `backfill --dead-letters` leaves them out.
 
     Places are those of `content`; () for all. The control table keeps the messages, and for each of them the reason.
@@ -66,7 +60,7 @@ def discard(
         raise ConfigError(["--why is empty: say why these messages need not be applied."])
     chosen = _chosen(found(config), places)
     wanted = {letter.place for letter in chosen}
-    with assembled(config, take_over=take_over, spark=spark) as pipeline:
+    with assembled(config, take_over=take_over) as pipeline:
         control = pipeline.state.control
         letters = [item for item in control.letters() if item.place in wanted]
         given_up, step = f"discarded: {why}".encode(), pipeline.state.checkpoint.step

@@ -43,7 +43,7 @@ from applier.pipeline.tables.changefeed import Changefeed
 from applier.pipeline.tables.table_maker import TableMaker
 from applier.pipeline.tables.target_tables import TargetTables
 from applier.runtime import terminal
-from applier.runtime.jvm.spark_session import build_session
+from applier.runtime.jvm.spark_session import running
 from applier.runtime.logs import logger
 from applier.runtime.retry import with_retry
 from applier.runtime.stop_requests import STOPPING, leaving
@@ -76,7 +76,6 @@ def assembled(
     config: Config,
     *,
     take_over: bool = False,
-    spark: SparkSession | None = None,
     look: Look | None = None,
     is_run: bool = False,
 ) -> Iterator[Pipeline]:
@@ -85,7 +84,6 @@ def assembled(
     Args:
         config: The configuration.
         take_over: Take the changefeed even if another applier seems to hold it.
-        spark: A running session to use instead of a new one; it is left running.
         look: Called before anything is written.
         is_run: What ends the block is kept for `applier status`.
 
@@ -96,16 +94,11 @@ def assembled(
         TransientError: Catalog or source do not answer.
     """
     refuse_unreadable(config.tables)
-    catalog_section = config.catalog
-    is_told = spark is None and _announce_new_catalog(config)
-    with leaving(), STOPPING.waiting():
-        session = spark or build_session(
-            f"applier {config.changefeed.name}", config.spark, catalog_section.name, catalog_section.properties
-        )
-    try:
+    is_told = _announce_new_catalog(config)
+    with running(config, config.catalog.properties) as session:
         with leaving(), STOPPING.waiting(), terminal.waiting("opening the catalog"):
             far = partial(each, session) if are_rows_far(session, config.source.engine) else None
-            catalog = with_retry(lambda: Catalog(session, catalog_section.name, far))
+            catalog = with_retry(lambda: Catalog(session, config.catalog.name, far))
         with open_source(config, session) as source:
             me = this_process(unix_ms())
             with leaving(), terminal.waiting("reading the checkpoint and taking the lease"):
@@ -130,9 +123,6 @@ def assembled(
                     state.control.release()
                 raise
             _release(state)
-    finally:
-        if spark is None:
-            session.stop()
 
 
 def _release(state: State) -> None:

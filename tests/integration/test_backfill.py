@@ -19,14 +19,11 @@ from tests.replay import differences, replay
 from tests.spark.test_backfill import run, states, text
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
-
     from tests.services.kafka import Broker
 
 
-def test_what_the_broker_has_deleted_comes_from_an_archive(
-    spark: SparkSession, kafka: Broker, lake: dict[str, str], tmp_path: Path
-) -> None:
+@pytest.mark.usefixtures("spark")
+def test_what_the_broker_has_deleted_comes_from_an_archive(kafka: Broker, lake: dict[str, str], tmp_path: Path) -> None:
     """Deleted offsets are named with the way out; that way leads on, and back to the broker where the archive ends."""
     recorded = states("pk")
     (start, offsets), (last, _) = recorded[0], recorded[-1]
@@ -34,10 +31,10 @@ def test_what_the_broker_has_deleted_comes_from_an_archive(
     found = from_kafka(
         replay("pk", "simple-json", lake, tmp_path, "simple", name="kafka-backfill"), kafka.bootstrap, topics
     )
-    run(found, spark, "beginning", text(offsets))
+    run(found, "beginning", text(offsets))
     assert differences(found, start) == []
     # The broker wrote the records now: all of them are later than what TiDB committed.
-    told = planned(settings.parse(found.raw), asked(str(start["resolved_ts"]), None), spark=spark)
+    told = planned(settings.parse(found.raw), asked(str(start["resolved_ts"]), None))
     assert all(first == 0 for _, first, _, _ in told.spans)
     admin = AdminClient({"bootstrap.servers": kafka.bootstrap})
     gone = [KafkaPartition(place.topic, place.partition, offset + 1) for place, offset in offsets.items()]
@@ -45,16 +42,16 @@ def test_what_the_broker_has_deleted_comes_from_an_archive(
         deleted.result(30)
 
     with pytest.raises(SourceLost, match="were deleted from the source. Hint: .*give their folder with --archive"):
-        run(found, spark, text(offsets))
+        run(found, text(offsets))
     with pytest.raises(SourceLost, match=r"begins at offset \d+ of \S+, and what was sent at .* may lie before it"):
-        run(found, spark, str(start["resolved_ts"]))
+        run(found, str(start["resolved_ts"]))
 
     archive = str(recordings.GOLDEN / "pk" / "simple-json.jsonl.gz")
     config = from_archive(settings.parse(found.raw), archive)
     middle = recorded[len(recorded) // 2]
     request = asked(text(offsets), text(middle[1]))
-    backfill(config, request, take_over=False, report=lambda line: None, spark=spark)
+    backfill(config, request, take_over=False, report=lambda line: None)
     assert differences(found, middle[0]) == []
 
-    run(found, spark, text(middle[1]))
+    run(found, text(middle[1]))
     assert differences(found, last) == []

@@ -26,7 +26,7 @@ _PREFIX = "path-"
 
 
 @pytest.fixture(scope="module")
-def insert(spark: SparkSession, kafka: Broker, lake: dict[str, str]) -> Trace:
+def insert(spark: SparkSession, kafka: Broker, lake: dict[str, str]) -> Trace:  # noqa: ARG001 - it runs
     """The step that applies one INSERT to a table with a row."""
     database = Database()
     database.create(_ORDERS, [Column("id"), Column("name", "varchar(20)")], ["id"])
@@ -39,7 +39,7 @@ def insert(spark: SparkSession, kafka: Broker, lake: dict[str, str]) -> Trace:
         "catalog": {"name": "lake", "type": "jdbc", **lake},
         "tables": {"route": "path__{database}.{table}"},
     }
-    with assembled(settings.parse(raw), spark=spark) as pipeline:
+    with assembled(settings.parse(raw)) as pipeline:
         sent = 0
         for number in (1, 2):
             database.insert(_ORDERS, {"id": number, "name": "one"})

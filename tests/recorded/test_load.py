@@ -147,7 +147,7 @@ def test_a_load_and_the_feed_after_it_are_the_database(
         later = [item for item in ends_at(scenario, variant, decoder) if item[0]["resolved_ts"] >= tso]
         if cut:
             cut_off(found, tso, decoder, tmp_path / "cut")
-        done = load(settings.parse(found.raw), None, (), quiet, spark=spark)
+        done = load(settings.parse(found.raw), None, (), quiet)
         with found.running(spark) as pipeline:
             for state, ends in later:
                 error = advance(pipeline, ends).error
@@ -176,7 +176,7 @@ def test_a_load_in_offset_order_is_the_database_at_the_end(
     """Rows of the export that the feed repeats change nothing; tables without a key are refused."""
     with loading((scenario, protocol, variant, dumps(scenario)[0], "csv"), lake, tmp_path, "offset") as found:
         found.raw["changefeed"] |= {"order": "offset"}
-        done = load(settings.parse(found.raw), None, (), quiet, spark=spark)
+        done = load(settings.parse(found.raw), None, (), quiet)
         assert all("has no key:" in refused for refused in done.refused), done.refused
         keyless = {"keys.k_none", "keys.k_nulluk"} if scenario == "pk" else set()
         with found.running(spark) as pipeline:
@@ -186,13 +186,14 @@ def test_a_load_in_offset_order_is_the_database_at_the_end(
         assert [p for p in problems if not p.startswith((*LOST, *keyless))] == []
 
 
-def test_keys_that_come_twice_are_refused(spark: SparkSession, lake: dict[str, str], tmp_path: Path) -> None:
+@pytest.mark.usefixtures("spark")
+def test_keys_that_come_twice_are_refused(lake: dict[str, str], tmp_path: Path) -> None:
     """In two files of an export, as somebody who exports into a folder with files makes it; other tables go on."""
     with loading(("txns", "canal-json", "canal-json-ext", 20, "csv"), lake, tmp_path, "twice") as found:
         folder = Path(found.raw["upstream"]["dump"])
         (folder / "bank.accounts.000000001.csv").write_bytes((folder / "bank.accounts.000000000.csv").read_bytes())
         for again in (False, True):
-            done = load(settings.parse(found.raw), None, (), quiet, again=again, spark=spark)
+            done = load(settings.parse(found.raw), None, (), quiet, again=again)
             assert done.what.startswith(("Loaded 4 tables", "Catching up: "))
             (sentence,) = done.refused
             assert sentence.startswith("Rows of table bank.accounts have one key (id) in files of the export.")
@@ -212,7 +213,7 @@ def test_a_load_that_is_stopped_goes_on_from_what_is_loaded(
             with pytest.raises(LoadStopped, match=r"The load was stopped\. Hint: Give the command again"):
                 once.all(names)
         told: list[str] = []
-        done = load(settings.parse(found.raw), None, (), told.append, spark=spark)
+        done = load(settings.parse(found.raw), None, (), told.append)
         assert done.what.startswith("Loaded 5 tables: ")
 
 
@@ -226,7 +227,7 @@ def test_rows_that_were_read_in_another_form_do_not_count(
         with found.running(spark) as pipeline:
             wrong = CsvForm(zone="Asia/Shanghai")
             assert Loader(pipeline.targets, export, wrong, lambda *_: None, threading.Event()).all([accounts]) == {}
-        assert load(settings.parse(found.raw), None, (), quiet, spark=spark).refused == ()
+        assert load(settings.parse(found.raw), None, (), quiet).refused == ()
         state = next(line for line in recordings.expected("txns") if line["resolved_ts"] == export.tso)
         assert [p for p in unexplained(found, state, "canal-json") if p.startswith(str(accounts))] == []
 
@@ -239,7 +240,7 @@ def test_a_loaded_table_lies_as_the_configuration_says(
     with loading(("txns", "canal-json", "canal-json-ext", 20, "sql"), lake, tmp_path, "lies") as found:
         found.raw["tables"]["bank.accounts"] = {"partition_by": ["bucket(3, id)"], "sort_by": ["owner"]}
         for again in (False, True):
-            assert load(settings.parse(found.raw), None, (), quiet, again=again, spark=spark).refused == ()
+            assert load(settings.parse(found.raw), None, (), quiet, again=again).refused == ()
             with found.running(spark) as pipeline:
                 assert advance(pipeline, pipeline.ends()).error is None
                 follower = Follower(pipeline)
@@ -251,7 +252,7 @@ def test_a_loaded_table_lies_as_the_configuration_says(
             assert [str(part.transform) for part in table.spec().fields] == ["bucket[3]"]
             assert {task.file.spec_id for task in table.scan().plan_files()} == {table.spec().spec_id}
         told: list[str] = []
-        assert load(settings.parse(found.raw), None, (), told.append, spark=spark).what == "Nothing is left to load."
+        assert load(settings.parse(found.raw), None, (), told.append).what == "Nothing is left to load."
         assert told[-1].startswith(
             "These tables have the rows of this export already: audit.codes, audit.log, bank.accounts, "
         )

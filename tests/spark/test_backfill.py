@@ -43,10 +43,10 @@ def states(scenario: str) -> list[tuple[dict[str, Any], dict[TopicPartition, int
     return [(state, {**everywhere, **ends}) for state, ends in found]
 
 
-def run(found: Replay, spark: SparkSession, begin: str | None, end: str | None = None, **options: Any) -> Outcome:
+def run(found: Replay, begin: str | None, end: str | None = None, **options: Any) -> Outcome:
     """`applier backfill` with these options."""
     request = asked(begin, end, **options)
-    return backfill(settings.parse(found.raw), request, take_over=False, report=lambda line: None, spark=spark)
+    return backfill(settings.parse(found.raw), request, take_over=False, report=lambda line: None)
 
 
 def files(warehouse: Path) -> set[str]:
@@ -54,36 +54,35 @@ def files(warehouse: Path) -> set[str]:
     return {str(path) for path in warehouse.rglob("*") if path.is_file() and "catalog.db" not in path.name}
 
 
-def test_ranges_one_after_the_other_and_again(
-    spark: SparkSession, properties: dict[str, str], warehouse: Path, tmp_path: Path
-) -> None:
+@pytest.mark.usefixtures("spark")
+def test_ranges_one_after_the_other_and_again(properties: dict[str, str], warehouse: Path, tmp_path: Path) -> None:
     """Ends as offsets, as a resolved ts and as the end of the source; a range of the past changes nothing."""
     found = replay("txns", "simple-json", properties, tmp_path, "simple", name="bf-txns")
     recorded = states("txns")
     (first, offsets), (middle, _), (last, _) = recorded[0], recorded[len(recorded) // 2], recorded[-1]
 
-    told = planned(settings.parse(found.raw), asked("beginning", text(offsets)), spark=spark)
+    told = planned(settings.parse(found.raw), asked("beginning", text(offsets)))
     assert (sum(row[3] for row in told.spans), told.aims) == (0, [])
-    run(found, spark, "beginning", text(offsets))
+    run(found, "beginning", text(offsets))
     assert differences(found, first) == []
 
-    run(found, spark, "beginning", str(middle["resolved_ts"]))
+    run(found, "beginning", str(middle["resolved_ts"]))
     assert differences(found, middle) == []
 
     before = heads(found)
     for begin, end in (("beginning", text(offsets)), (str(first["resolved_ts"]), str(middle["resolved_ts"]))):
         for tables in ("", str(min(found.tables()))):
-            again = run(found, spark, begin, end, tables=tables)
+            again = run(found, begin, end, tables=tables)
             stays = f"was applied before. The tables stay at resolved ts {middle['resolved_ts']}."
             assert again.sentences[0].endswith(stays)
     assert heads(found) == before
     kept = files(warehouse)
-    told = planned(settings.parse(found.raw), asked("beginning", None), spark=spark)
+    told = planned(settings.parse(found.raw), asked("beginning", None))
     assert {aim.resolved_ts for aim in told.aims} == {middle["resolved_ts"]}
     assert 0 < sum(row[3] for row in told.spans) < sum(row[2] - row[1] for row in told.spans)
     assert files(warehouse) == kept
 
-    run(found, spark, str(middle["resolved_ts"]))
+    run(found, str(middle["resolved_ts"]))
     assert differences(found, last) == []
     assert faults_of(found) == []
 
@@ -92,19 +91,19 @@ def test_what_is_refused(spark: SparkSession, properties: dict[str, str], tmp_pa
     """A gap, a table that is not there or would go ahead, and a changefeed that somebody holds; before it is taken."""
     found = replay("pk", "simple-json", properties, tmp_path, "simple", name="bf-refused")
     recorded = states("pk")
-    run(found, spark, "beginning", text(recorded[0][1]))
+    run(found, "beginning", text(recorded[0][1]))
     later = {place: offset + 1 for place, offset in recorded[-2][1].items()}
 
     with pytest.raises(RangeRefused, match="which no table has applied yet, would be left out"):
-        run(found, spark, text(later))
+        run(found, text(later))
     with pytest.raises(ConfigError, match="--tables nope.t: the changefeed has no such table"):
-        run(found, spark, "beginning", tables="nope.t")
+        run(found, "beginning", tables="nope.t")
     with pytest.raises(RangeRefused, match="The range ends beyond the checkpoint"):
-        run(found, spark, "beginning", tables="keys.*")
+        run(found, "beginning", tables="keys.*")
     with pytest.raises(RangeRefused, match="The range ends beyond the checkpoint"):
-        planned(settings.parse(found.raw), asked("beginning", None, tables="keys.*"), spark=spark)
+        planned(settings.parse(found.raw), asked("beginning", None, tables="keys.*"))
     with found.running(spark):
         # Of this very process, which lives: nobody may take the changefeed from it.
         with pytest.raises(CheckpointConflict, match="The changefeed is held by process"):
-            run(found, spark, "beginning")
-        assert planned(settings.parse(found.raw), asked("beginning", None), spark=spark).spans
+            run(found, "beginning")
+        assert planned(settings.parse(found.raw), asked("beginning", None)).spans

@@ -63,10 +63,10 @@ def dying(point: str, turn: int = 1) -> Iterator[None]:
             yield
 
 
-def run(found: Replay, spark: SparkSession, begin: str | None, end: str | None = None, **options: Any) -> Outcome:
+def run(found: Replay, begin: str | None, end: str | None = None, **options: Any) -> Outcome:
     """`applier backfill` with these options."""
     request = asked(begin, end, **options)
-    return backfill(settings.parse(found.raw), request, take_over=True, report=lambda line: None, spark=spark)
+    return backfill(settings.parse(found.raw), request, take_over=True, report=lambda line: None)
 
 
 def name_of(found: Replay, name: TableName) -> str:
@@ -112,14 +112,14 @@ def test_a_branch_is_built_compared_and_shown(spark: SparkSession, properties: d
     """The branch is the table as the range tells it; what differs is shown, and readers see it only when asked to."""
     found = replay("txns", "simple-json", properties, tmp_path, "simple", name="bf-branch")
     last = states("txns")[-1][0]
-    run(found, spark, "beginning")
+    run(found, "beginning")
     name = ACCOUNTS
     damage(found, spark, name)
     broken, before = found.contents(name), heads(found)
 
-    told = planned(settings.parse(found.raw), asked("beginning", None, branch="again"), spark=spark)
+    told = planned(settings.parse(found.raw), asked("beginning", None, branch="again"))
     assert {aim.target for aim in told.aims} == {"branch again"}
-    built = run(found, spark, "beginning", branch="again")
+    built = run(found, "beginning", branch="again")
 
     assert heads(found) == before
     difference = next(item for item in built.differences if item.table == ".".join(found.identifier(name)))
@@ -129,7 +129,7 @@ def test_a_branch_is_built_compared_and_shown(spark: SparkSession, properties: d
     assert all(item.is_equal for item in built.differences if item != difference)
     assert found.contents(name) == broken
 
-    shown = run(found, spark, "beginning", branch="again", publish=True)
+    shown = run(found, "beginning", branch="again", publish=True)
 
     assert differences(found, last) == []
     assert shown.differences == built.differences
@@ -153,9 +153,9 @@ def test_more_rows_differ_than_are_held(
 ) -> None:
     """They are compared in lots, and counted as if all were held."""
     found = replay("txns", "simple-json", properties, tmp_path, "simple", name=f"bf-lots-{len(key)}")
-    run(found, spark, "beginning")
+    run(found, "beginning")
     damage(found, spark, ACCOUNTS)
-    run(found, spark, "beginning", branch="again")
+    run(found, "beginning", branch="again")
     catalog = Catalog(spark, "lake")
     main = catalog.load(found.identifier(ACCOUNTS))
     (branch,) = [
@@ -180,10 +180,10 @@ def test_a_repair_brings_back_a_table_through_its_ddl(
     protocol = "simple" if variant.startswith("simple") else "canal-json"
     found = replay("ddl", variant, properties, tmp_path, protocol, name=f"bf-repair-{protocol}")
     name = alone(found, TableName("shop", "orders"))
-    run(found, spark, "beginning")
+    run(found, "beginning")
     empty(found, spark, name)
 
-    run(found, spark, "beginning", repair=True, tables="shop.orders")
+    run(found, "beginning", repair=True, tables="shop.orders")
 
     assert of(name, differences(found, states("ddl")[-1][0])) == []
 
@@ -194,18 +194,18 @@ def test_a_feed_in_offset_order_is_repaired_from_after_its_ddl(
     """Nothing tells which rows lie before a DDL, so the range begins behind it, at the offset that is named."""
     found = replay("txns", "canal-json", properties, tmp_path, "canal-json", name="bf-plain", order="offset")
     last = states("txns")[-1][0]
-    run(found, spark, "beginning")
+    run(found, "beginning")
     assert differences(found, last) == []
     empty(found, spark, ACCOUNTS)
 
     with pytest.raises(RangeRefused, match="offset order does not show which rows lie before it") as refused:
-        run(found, spark, "beginning", repair=True, tables=str(ACCOUNTS))
+        run(found, "beginning", repair=True, tables=str(ACCOUNTS))
     begin = re.search(r"begin the range after it, with --from (\S+) and an offset", refused.value.hint)
     assert begin is not None
     topic, partition, offset = begin[1].rsplit(":", 2)
     with found.running(spark) as pipeline:
         begins = dict.fromkeys(pipeline.ends(), 0) | {TopicPartition(topic, int(partition)): int(offset)}
-    shown = run(found, spark, text(begins), repair=True, tables=str(ACCOUNTS))
+    shown = run(found, text(begins), repair=True, tables=str(ACCOUNTS))
 
     assert differences(found, last) == []
     (difference,) = shown.differences
@@ -229,16 +229,16 @@ def test_a_table_that_is_gone_is_made_anew(
     """From its CREATE TABLE through all its DDL; until it is shown nobody takes it for the one that is gone."""
     found = replay("ddl", "simple-json", properties, tmp_path, "simple", name=f"bf-gone-{point}")
     name = alone(found, TableName("shop", "orders"))
-    run(found, spark, "beginning")
+    run(found, "beginning")
     catalog = Catalog(spark, "lake")
     catalog.drop(found.identifier(name), purge=True)
 
     if point:
         with dying(point):
-            run(found, spark, "beginning", repair=True, tables=str(name))
+            run(found, "beginning", repair=True, tables=str(name))
         if point in ("data-files-staged", "range-built"):
             assert catalog.load(found.identifier(name)) is None
-    run(found, spark, "beginning", repair=True, tables=str(name))
+    run(found, "beginning", repair=True, tables=str(name))
 
     assert of(name, differences(found, states("ddl")[-1][0])) == []
     with found.running(spark) as pipeline:
@@ -254,7 +254,7 @@ def test_a_table_that_is_gone_is_not_made_of_a_part(
     """A range that begins after its CREATE TABLE, as a resolved ts or as offsets, leaves the catalog as it was."""
     found = replay("txns", "simple-json", properties, tmp_path, "simple", name="bf-part")
     first, offsets = states("txns")[0]
-    run(found, spark, "beginning")
+    run(found, "beginning")
     catalog = Catalog(spark, "lake")
     catalog.drop(found.identifier(ACCOUNTS), purge=True)
 
@@ -262,7 +262,7 @@ def test_a_table_that_is_gone_is_not_made_of_a_part(
         with pytest.raises(
             RangeRefused, match="accounts is not in the catalog, and the range does not hold all of its"
         ):
-            run(found, spark, begin, repair=True, tables=str(ACCOUNTS))
+            run(found, begin, repair=True, tables=str(ACCOUNTS))
         assert catalog.load(found.identifier(ACCOUNTS)) is None
 
 
@@ -271,14 +271,14 @@ def test_rows_before_a_ddl_are_refused_unless_the_table_is_made_in_the_range(
 ) -> None:
     """The DDL is named, and the range after it is the way out; readers see nothing of the attempt."""
     found = replay("partition", "simple-json", properties, tmp_path, "simple", name="bf-moved")
-    run(found, spark, "beginning")
+    run(found, "beginning")
     before, last = heads(found), states("partition")[-1][0]
     name = TableName("parts", "p_range")
     with found.running(spark) as pipeline:
         (made,) = {ts for ts, action in taken(pipeline) if name in effect(action).created}
 
     with pytest.raises(RangeRefused) as refused:
-        run(found, spark, str(made), repair=True, tables=str(name))
+        run(found, str(made), repair=True, tables=str(name))
 
     sentence = re.fullmatch(
         rf"Rows of table {name} lie before a DDL of kind \S+ at commit ts (\d+)\.", refused.value.what
@@ -287,7 +287,7 @@ def test_rows_before_a_ddl_are_refused_unless_the_table_is_made_in_the_range(
     assert f"begin the range after it, with --from {sentence[1]}" in refused.value.hint
     assert heads(found) == before
     damage(found, spark, name)
-    run(found, spark, "beginning", repair=True, tables="parts.*")
+    run(found, "beginning", repair=True, tables="parts.*")
     assert differences(found, last) == []
 
 
@@ -301,41 +301,40 @@ def test_a_repair_that_was_killed_goes_on(
     """The same command ends it; readers see all of a table's repair or nothing."""
     found = replay("txns", "simple-json", properties, tmp_path, "simple", name=f"bf-killed-{point}-{turn}")
     last = states("txns")[-1][0]
-    run(found, spark, "beginning")
+    run(found, "beginning")
     name = ACCOUNTS
     damage(found, spark, name)
     broken = found.contents(name)
     found.raw["source"]["messages_per_step"] = 500
 
     with dying(point, turn):
-        run(found, spark, "beginning", repair=True)
+        run(found, "beginning", repair=True)
     assert found.contents(name) == broken
 
-    run(found, spark, "beginning", repair=True)
+    run(found, "beginning", repair=True)
     assert differences(found, last) == []
 
 
-def test_what_would_let_older_values_win_is_refused(
-    spark: SparkSession, properties: dict[str, str], tmp_path: Path
-) -> None:
+@pytest.mark.usefixtures("spark")
+def test_what_would_let_older_values_win_is_refused(properties: dict[str, str], tmp_path: Path) -> None:
     """Before anything is read, with the branch as the way out; the branch shows the older values to who asks."""
     found = replay("txns", "simple-json", properties, tmp_path, "simple", name="bf-older")
     recorded = states("txns")
-    run(found, spark, "beginning")
+    run(found, "beginning")
     first, offsets = recorded[0]
     before = heads(found)
 
     for end in (text(offsets), str(first["resolved_ts"])):
         with pytest.raises(RangeRefused, match="older values would win. Hint: .*with --branch and without --publish"):
-            run(found, spark, "beginning", end, repair=True)
+            run(found, "beginning", end, repair=True)
     assert heads(found) == before
 
-    built = run(found, spark, "beginning", text(offsets), branch="older")
+    built = run(found, "beginning", text(offsets), branch="older")
     assert any(not item.is_equal for item in built.differences)
     name = ACCOUNTS
     assert len(in_branch(found, name, "older")) == len(first["tables"][str(name)]["rows"])
     with pytest.raises(RangeRefused, match="older values would win"):
-        run(found, spark, "beginning", text(offsets), branch="older", publish=True)
+        run(found, "beginning", text(offsets), branch="older", publish=True)
     assert heads(found) == before
 
 
@@ -344,7 +343,7 @@ def test_what_a_branch_refuses(
 ) -> None:
     """A branch of somebody else is left alone, and so is a table that is written meanwhile."""
     found = replay("pk", "simple-json", properties, tmp_path, "simple", name="bf-foreign")
-    run(found, spark, "beginning")
+    run(found, "beginning")
     name = next(name for name in sorted(found.tables()) if found.contents(name))
     rules = str(name)
 
@@ -354,14 +353,14 @@ def test_what_a_branch_refuses(
 
     monkeypatch.setattr(failpoints, "reach", meddle)
     with pytest.raises(RangeRefused, match="was written while it was brought back.*give the same command again"):
-        run(found, spark, "beginning", branch="mine", publish=True, tables=rules)
+        run(found, "beginning", branch="mine", publish=True, tables=rules)
     monkeypatch.undo()
-    run(found, spark, "beginning", branch="mine", tables=rules)
+    run(found, "beginning", branch="mine", tables=rules)
     empty(found, spark, name)
     # The table has moved away from its branch once more, which is noticed before anything is built on it.
-    run(found, spark, "beginning", branch="mine", publish=True, tables=rules)
+    run(found, "beginning", branch="mine", publish=True, tables=rules)
     assert differences(found, states("pk")[-1][0]) == []
 
     spark.sql(f"ALTER TABLE {name_of(found, name)} CREATE BRANCH theirs")
     with pytest.raises(RangeRefused, match="has a branch theirs that no backfill made"):
-        run(found, spark, "beginning", branch="theirs", tables=rules)
+        run(found, "beginning", branch="theirs", tables=rules)

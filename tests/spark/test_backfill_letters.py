@@ -34,21 +34,21 @@ def test_dead_letters_are_made_up_for_once_they_can_be_read(
         "types", "simple-json", properties, tmp_path, "simple", name="bf-letters", on_bad_message="dead_letter"
     )
     found.raw["tables"]["zero_dates"] = "stop"
-    run(found, spark, "beginning")
+    run(found, "beginning")
     last = states("types")[-1][0]
     assert differences(found, last) != []
     before = heads(found)
 
-    kept = run(found, spark, None, dead_letters=True)
+    kept = run(found, None, dead_letters=True)
 
     assert kept.sentences[-1] == "There is no dead letter that can be made up for."
     assert all("cannot be read yet" in sentence for sentence in kept.sentences[:-1])
     assert heads(found) == before
 
     found.raw["tables"]["zero_dates"] = "null"
-    told = planned(settings.parse(found.raw), asked(None, None, dead_letters=True), spark=spark)
+    told = planned(settings.parse(found.raw), asked(None, None, dead_letters=True))
     assert heads(found) == before
-    done = run(found, spark, None, dead_letters=True)
+    done = run(found, None, dead_letters=True)
 
     assert differences(found, last) == []
     assert {item.table for item in done.differences} == {aim.iceberg for aim in told.aims}

@@ -263,21 +263,21 @@ def test_the_user_may_vouch_for_a_table(make: Make) -> None:
     world.resolve()
     world.run(incomplete="allow")
     with pytest.raises(ConfigError, match="--why is empty"):
-        adopt(world.config, ["shop.a"], " ", spark=world.spark)
+        adopt(world.config, ["shop.a"], " ")
     before = world.status().holder
     for rule in ("shop.nothing", "["):
         with pytest.raises(ConfigError, match="--tables"):
-            adopt(world.config, [rule], "it is", spark=world.spark)
+            adopt(world.config, [rule], "it is")
     assert world.status().holder == before
 
-    assert adopt(world.config, ["shop.a"], "the table was new", spark=world.spark) == [TableName("shop", "a")]
+    assert adopt(world.config, ["shop.a"], "the table was new") == [TableName("shop", "a")]
 
     assert (world.table("a").state, world.in_cut(), world.status().exit_code) == ("in step", {"a"}, 0)
     with world.applier() as pipeline:
         known = pipeline.state.checkpoint.tables[TableName("shop", "a")].completeness
     assert known is not None
     assert known.reason == Reason(Why.ADOPTED, "the table was new")
-    assert adopt(world.config, ["shop.a"], "again", spark=world.spark) == []
+    assert adopt(world.config, ["shop.a"], "again") == []
 
 
 def test_a_table_that_is_not_there_cannot_be_adopted(make: Make) -> None:
@@ -289,7 +289,7 @@ def test_a_table_that_is_not_there_cannot_be_adopted(make: Make) -> None:
     Catalog(world.spark, "lake").drop((f"{world.name}__shop", "a"), purge=True)
 
     with pytest.raises(TableMismatch, match="is not in the catalog") as refused:
-        adopt(world.config, ["shop.a"], "it is", spark=world.spark)
+        adopt(world.config, ["shop.a"], "it is")
     assert f"`applier load -c {world.path} --from DIR --tables 'shop.a'`; that makes it live" in refused.value.hint
 
 
@@ -304,7 +304,7 @@ def test_a_table_that_nothing_was_written_to_becomes_live_by_an_empty_export(mak
     Catalog(world.spark, "lake").drop(identifier, purge=True)
     world.spark.sql(f"CREATE TABLE lake.{identifier[0]}.a ({columns}) USING iceberg")
     with pytest.raises(TableMismatch, match="holds no rows: nothing was ever written to it") as refused:
-        adopt(world.config, ["shop.a"], "it is", spark=world.spark)
+        adopt(world.config, ["shop.a"], "it is")
 
     address = Path(export(tmp_path / "export", ts))
     (address / "shop.a.000000000.csv").unlink()

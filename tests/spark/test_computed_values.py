@@ -143,7 +143,7 @@ def test_rows_hold_what_tidb_stores_for_their_ddl(
         },
         "tables": {"route": f"{name}.{{table}}", "format_version": format_version},
     }
-    with assembled(settings.parse(raw), spark=spark) as pipeline:
+    with assembled(settings.parse(raw)) as pipeline:
         while (step := pipeline.step()).moved or not step.complete:
             assert step.error is None
         assert pipeline.state.resolved_ts == TS + 9

@@ -91,9 +91,9 @@ def raw(lake: dict[str, str], feed: Path, name: str, **sections: Any) -> config.
 
 
 @contextmanager
-def running(spark: SparkSession, lake: dict[str, str], feed: Path, name: str, **sections: Any) -> Iterator[Pipeline]:
+def running(lake: dict[str, str], feed: Path, name: str, **sections: Any) -> Iterator[Pipeline]:
     """The pipeline of a changefeed of its own."""
-    with assembled(raw(lake, feed, name, **sections), spark=spark, take_over=True) as pipeline:
+    with assembled(raw(lake, feed, name, **sections), take_over=True) as pipeline:
         yield pipeline
 
 
@@ -164,9 +164,9 @@ def test_tables_swap_over_topics(
     with monkeypatch.context() as patch:
         patch.setattr(failpoints, "reach", reach)
         if point:
-            with pytest.raises(Crash), running(spark, lake_properties, feed, name, tables=tables) as pipeline:
+            with pytest.raises(Crash), running(lake_properties, feed, name, tables=tables) as pipeline:
                 pipeline.step()
-    with running(spark, lake_properties, feed, name, tables=tables) as pipeline:
+    with running(lake_properties, feed, name, tables=tables) as pipeline:
         pipeline.step()
         assert [known.state for known in pipeline.state.completeness.values()] == ["live", "live"]
 
@@ -181,7 +181,7 @@ def test_a_table_that_others_drop_inside_a_step_is_not_begun_anew(
     name, feed = "lost_inside", tmp_path / "feed"
     first = [create("t", 1, "a"), row("t", 2, "a", 1, "first"), *watermarks(3, "t")]
     renamed = [row("t", 4, "a", 2, "v"), ddl("t", 5, "RENAME TABLE `shop`.`a` TO `shop`.`b`"), *watermarks(7, "t")]
-    with running(spark, lake_properties, archive(feed, first), name) as pipeline:
+    with running(lake_properties, archive(feed, first), name) as pipeline:
         pipeline.step()
 
     def reach(where: str) -> None:
@@ -191,11 +191,11 @@ def test_a_table_that_others_drop_inside_a_step_is_not_begun_anew(
     archive(feed, [*first, *renamed])
     with monkeypatch.context() as patch:
         patch.setattr(failpoints, "reach", reach)
-        with pytest.raises(Crash), running(spark, lake_properties, feed, name) as pipeline:
+        with pytest.raises(Crash), running(lake_properties, feed, name) as pipeline:
             pipeline.step()
     spark.sql(f"DROP TABLE lake.{name}__shop.b")
 
-    with running(spark, lake_properties, feed, name) as pipeline:
+    with running(lake_properties, feed, name) as pipeline:
         pipeline.hold_to_checkpoint()
         pipeline.step()
         assert pipeline.state.parked == {TableName("shop", "b")}
@@ -217,7 +217,7 @@ def test_ddl_in_other_letters_concerns_the_table(
     ]
     name = f"letters_{order}"
     changefeed = {"name": name, "protocol": "canal-json", "order": order}
-    with running(spark, lake_properties, archive(tmp_path / "f", messages), name, changefeed=changefeed) as pipeline:
+    with running(lake_properties, archive(tmp_path / "f", messages), name, changefeed=changefeed) as pipeline:
         pipeline.step()
         found = read(spark, (f"{name}__shop", "done")).to_pylist()
         recorded = pipeline.state.control.decisions()
@@ -228,7 +228,8 @@ def test_ddl_in_other_letters_concerns_the_table(
     assert recorded[1].snapshot_id is not None
 
 
-def test_ddl_of_an_unknown_table_is_named(spark: SparkSession, tmp_path: Path, lake_properties: dict[str, str]) -> None:
+@pytest.mark.usefixtures("spark")
+def test_ddl_of_an_unknown_table_is_named(tmp_path: Path, lake_properties: dict[str, str]) -> None:
     """A TRUNCATE, RENAME or DROP PARTITION that finds no table is recorded so, and not as applied."""
     messages = [
         create("t", 1, "orders"),
@@ -237,15 +238,14 @@ def test_ddl_of_an_unknown_table_is_named(spark: SparkSession, tmp_path: Path, l
         ddl("t", 4, "ALTER TABLE `other` DROP PARTITION `p0`"),
         *watermarks(5, "t"),
     ]
-    with running(spark, lake_properties, archive(tmp_path / "f", messages), "unknown_table") as pipeline:
+    with running(lake_properties, archive(tmp_path / "f", messages), "unknown_table") as pipeline:
         pipeline.step()
 
         assert [decision for _, decision in decisions(pipeline)] == ["applied"] + ["without a table"] * 3
 
 
-def test_rename_whose_database_is_open_is_refused(
-    spark: SparkSession, tmp_path: Path, lake_properties: dict[str, str]
-) -> None:
+@pytest.mark.usefixtures("spark")
+def test_rename_whose_database_is_open_is_refused(tmp_path: Path, lake_properties: dict[str, str]) -> None:
     """TiCDC up to v8.5.4 (old architecture) names the new database alone: the table may be another one."""
     messages = [
         create("t", 1, "orders"),
@@ -253,7 +253,7 @@ def test_rename_whose_database_is_open_is_refused(
         ddl("t", 3, "RENAME TABLE `orders` TO `shop`.`u`"),
         *watermarks(5, "t"),
     ]
-    with running(spark, lake_properties, archive(tmp_path / "f", messages), "open_database") as pipeline:
+    with running(lake_properties, archive(tmp_path / "f", messages), "open_database") as pipeline:
         with pytest.raises(SchemaChangeRefused) as refused:
             pipeline.step()
 
@@ -280,13 +280,13 @@ def test_a_refused_statement_is_passed_once_on_a_persons_word(
     with pytest.raises(
         ConfigError, match="No DDL of commit ts 3 holds changefeed skipping or a table of it up; pending: none"
     ):
-        skip(loaded, 3, "typed wrong", spark=spark)
+        skip(loaded, 3, "typed wrong")
     for at in (3, 7):
-        refusing = running(spark, lake_properties, feed, "skipping", changefeed=stop)
+        refusing = running(lake_properties, feed, "skipping", changefeed=stop)
         with refusing as pipeline, pytest.raises(SchemaChangeRefused):
             pipeline.step()
-        skip(loaded, TS + at, "an index by hand", spark=spark)
-    with running(spark, lake_properties, feed, "skipping", changefeed=stop) as pipeline:
+        skip(loaded, TS + at, "an index by hand")
+    with running(lake_properties, feed, "skipping", changefeed=stop) as pipeline:
         assert pipeline.step().moved
         assert [item for _, item in decisions(pipeline)][-2:] == ["to skip", "skipped"]
         assert not pipeline.state.completeness[TableName("shop", "orders")].is_live
@@ -311,12 +311,12 @@ def test_a_truncate_that_is_skipped_makes_no_table_whole(
     ]
     feed = archive(tmp_path / "f", messages)
     stop = {"ddl": {"truncate-table": "stop"}}
-    first = running(spark, lake_properties, feed, "skipped_truncate", **stop)
+    first = running(lake_properties, feed, "skipped_truncate", **stop)
     with first as pipeline, pytest.raises(SchemaChangeRefused):
         pipeline.step()
-    skip(raw(lake_properties, feed, "skipped_truncate", **stop), TS + 3, "kept for the audit", spark=spark)
+    skip(raw(lake_properties, feed, "skipped_truncate", **stop), TS + 3, "kept for the audit")
 
-    with running(spark, lake_properties, feed, "skipped_truncate", **stop) as pipeline:
+    with running(lake_properties, feed, "skipped_truncate", **stop) as pipeline:
         assert pipeline.step().moved
         known = pipeline.state.completeness[TableName("shop", "orders")]
         cut = pipeline.state.checkpoint.snapshots
@@ -326,26 +326,26 @@ def test_a_truncate_that_is_skipped_makes_no_table_whole(
     assert texts(spark, "skipped_truncate", "orders") == ["before", "behind"]
 
 
+@pytest.mark.usefixtures("spark")
 @pytest.mark.parametrize("sql", ["ALTER TABLE `left` FROB x", "ALTER TABLE `shop`.`Left` ADD COLUMN `a` FROB"])
 def test_unreadable_ddl_of_a_table_that_is_left_out_passes(
-    sql: str, spark: SparkSession, tmp_path: Path, lake_properties: dict[str, str]
+    sql: str, tmp_path: Path, lake_properties: dict[str, str]
 ) -> None:
     """The rules of `tables.include` are asked before a statement is understood."""
     messages = [create("t", 1, "orders"), ddl("t", 2, sql), *watermarks(5, "t")]
     name = f"left{len(sql)}"
     tables = {"route": name + "__{database}.{table}", "include": ["*.*", "!shop.left"]}
-    with running(spark, lake_properties, archive(tmp_path / "f", messages), name, tables=tables) as pipeline:
+    with running(lake_properties, archive(tmp_path / "f", messages), name, tables=tables) as pipeline:
         assert pipeline.step().moved
         assert decisions(pipeline)[1] == ("unread", "ignored")
 
 
-def test_unreadable_ddl_passes_where_its_policy_says_ignore(
-    spark: SparkSession, tmp_path: Path, lake_properties: dict[str, str]
-) -> None:
+@pytest.mark.usefixtures("spark")
+def test_unreadable_ddl_passes_where_its_policy_says_ignore(tmp_path: Path, lake_properties: dict[str, str]) -> None:
     """The kind of a statement is known by its first words, so that its policy can be asked."""
     messages = [create("t", 1, "orders"), ddl("t", 2, "TRUNCATE TABLE `orders` FROB"), *watermarks(5, "t")]
     feed = archive(tmp_path / "f", messages)
-    with running(spark, lake_properties, feed, "by_policy", ddl={"truncate-table": "ignore"}) as pipeline:
+    with running(lake_properties, feed, "by_policy", ddl={"truncate-table": "ignore"}) as pipeline:
         assert pipeline.step().moved
         assert decisions(pipeline)[1] == ("truncate-table", "ignored")
 
@@ -360,11 +360,12 @@ def test_unreadable_ddl_above_the_watermark_waits(
         *watermarks(4, "t"),
         ddl("t", 5, "ALTER TABLE `orders` FROB"),
     ]
-    with running(spark, lake_properties, archive(tmp_path / "f", messages), "above") as pipeline:
+    with running(lake_properties, archive(tmp_path / "f", messages), "above") as pipeline:
         assert pipeline.step().moved
     assert texts(spark, "above", "orders") == ["here"]
 
 
+@pytest.mark.usefixtures("spark")
 @pytest.mark.parametrize(
     ("messages", "names"),
     [
@@ -380,7 +381,6 @@ def test_unreadable_ddl_above_the_watermark_waits(
 def test_two_upstream_tables_in_one_are_refused(
     messages: list[Message],
     names: tuple[str, str],
-    spark: SparkSession,
     tmp_path: Path,
     lake_properties: dict[str, str],
     request: pytest.FixtureRequest,
@@ -388,7 +388,7 @@ def test_two_upstream_tables_in_one_are_refused(
     """Rows of two tables would be mixed: nothing of the step is applied, and both names are in the sentence."""
     name = "shared_" + request.node.callspec.id
     feed = archive(tmp_path / "f", [*messages, *watermarks(5, "t")])
-    with running(spark, lake_properties, feed, name, tables={"route": name + ".{table}"}) as pipeline:
+    with running(lake_properties, feed, name, tables={"route": name + ".{table}"}) as pipeline:
         with pytest.raises(TableMismatch) as refused:
             pipeline.step()
         listed = pipeline.targets.catalog.list((name,))
@@ -406,27 +406,26 @@ def test_new_column_whose_old_values_are_not_known_is_null_where_that_is_configu
     messages = [create("t", 1, "orders"), row("t", 2, "orders", 1, "a"), ddl("t", 3, sql), *watermarks(5, "t")]
     feed, name = archive(tmp_path / "f", messages), "unknown_default"
     stop = {"name": name, "protocol": "canal-json", "on_table_error": "stop"}
-    refusing = running(spark, lake_properties, feed, name, changefeed=stop)
+    refusing = running(lake_properties, feed, name, changefeed=stop)
     with refusing as pipeline, pytest.raises(SchemaChangeRefused) as refused:
         pipeline.step()
     assert sql in refused.value.what
     assert f"commit ts {TS + 3}" in refused.value.what
     assert 'tables.unknown_default = "null"' in refused.value.hint
     tables = {"route": name + "__{database}.{table}", "unknown_default": "null"}
-    with running(spark, lake_properties, feed, name, tables=tables) as pipeline:
+    with running(lake_properties, feed, name, tables=tables) as pipeline:
         assert pipeline.step().moved
 
     assert read(spark, (f"{name}__shop", "orders"))["upd"].to_pylist() == [None]
 
 
-def test_upstream_database_of_the_control_tables_is_refused(
-    spark: SparkSession, tmp_path: Path, lake_properties: dict[str, str]
-) -> None:
+@pytest.mark.usefixtures("spark")
+def test_upstream_database_of_the_control_tables_is_refused(tmp_path: Path, lake_properties: dict[str, str]) -> None:
     """A table `applier_<changefeed>.checkpoints` would be written into the state of the changefeed."""
     feed = archive(tmp_path / "f", [create("t", 1, "checkpoints", "applier_selfish"), *watermarks(5, "t")])
     tables = {"route": "{database}.{table}"}
     with (
-        running(spark, lake_properties, feed, "selfish", tables=tables) as pipeline,
+        running(lake_properties, feed, "selfish", tables=tables) as pipeline,
         pytest.raises(TableMismatch, match="the namespace in which this changefeed keeps its state"),
     ):
         pipeline.step()

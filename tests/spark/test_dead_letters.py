@@ -54,42 +54,42 @@ def raw(warehouse: Path, tmp_path: Path, request: pytest.FixtureRequest) -> dict
     }
 
 
-def run(raw: dict[str, Any], spark: SparkSession) -> None:
+def run(raw: dict[str, Any]) -> None:
     """Apply all that is there."""
-    with assembled(config.parse(raw), spark=spark, take_over=True) as pipeline:
+    with assembled(config.parse(raw), take_over=True) as pipeline:
         while pipeline.step().moved:
             pass
 
 
+@pytest.mark.usefixtures("spark")
 @pytest.mark.parametrize("order", ["resolved", "offset"])
-def test_a_wrong_protocol_is_refused_before_anything_is_set_aside(
-    order: str, raw: dict[str, Any], spark: SparkSession
-) -> None:
+def test_a_wrong_protocol_is_refused_before_anything_is_set_aside(order: str, raw: dict[str, Any]) -> None:
     """First messages of which none can be read end the run before anything is written, and the first is named."""
     raw["changefeed"] |= {"protocol": "open", "order": order}
 
     with pytest.raises(TerminalError, match="Cannot decode open message at shop_t/0:0") as refusal:
-        run(raw, spark)
+        run(raw)
 
     assert "check changefeed.protocol and the topics under [source]; nothing was written" in refusal.value.hint
     with pytest.raises(NeverRan):
         dead_letters.found(config.parse(raw))
 
 
-def test_a_changefeed_keeps_its_protocol(raw: dict[str, Any], spark: SparkSession) -> None:
+@pytest.mark.usefixtures("spark")
+def test_a_changefeed_keeps_its_protocol(raw: dict[str, Any]) -> None:
     """Another protocol under the same name is refused by both names."""
-    run(raw, spark)
+    run(raw)
     raw["changefeed"]["protocol"] = "simple"
 
     with pytest.raises(ConfigError, match="protocol: simple, but the messages .* so far were of canal-json"):
-        run(raw, spark)
+        run(raw)
 
 
 def test_dead_letters_can_be_seen_and_given_up(
     raw: dict[str, Any], spark: SparkSession, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """The list names place and error, one is shown without its bytes, and what is given up no longer counts."""
-    run(raw, spark)
+    run(raw)
     settings = config.parse(raw)
     (letter,) = dead_letters.found(settings)
     place = dead_letters.place_of(letter)
@@ -106,14 +106,14 @@ def test_dead_letters_can_be_seen_and_given_up(
     assert "value: 15 bytes: no \\x1b[31mmessage" in capsys.readouterr().out
 
     with pytest.raises(ConfigError, match="--why is empty"):
-        dead_letters.discard(settings, [place], "", spark=spark)
+        dead_letters.discard(settings, [place], "")
     with pytest.raises(ConfigError, match="There is no dead letter at shop_t/0:7"):
-        dead_letters.discard(settings, ["shop_t/0:7"], "noise", spark=spark)
-    dead_letters.discard(settings, [place], "noise of a test", spark=spark)
+        dead_letters.discard(settings, ["shop_t/0:7"], "noise")
+    dead_letters.discard(settings, [place], "noise of a test")
 
     assert dead_letters.found(settings) == []
     assert status(settings, now_ms=(TS >> 18) + 1000).dead_letter_count == 0
     rows = spark.read.table(f"lake.applier_{settings.changefeed.name}.dead_letters").collect()
     assert b"discarded: noise of a test" in [bytes(row["value"]) for row in rows]
     with pytest.raises(ConfigError, match="There are no dead letters"):
-        dead_letters.discard(settings, [], "again", spark=spark)
+        dead_letters.discard(settings, [], "again")

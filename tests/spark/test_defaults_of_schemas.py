@@ -84,7 +84,6 @@ def held(spark: SparkSession, name: str) -> dict[int, dict[str, Any]]:
 
 
 def applied(
-    spark: SparkSession,
     warehouse: Path,
     folder: Path,
     feeds: list[list[tuple[bytes, bytes]]],
@@ -107,7 +106,7 @@ def applied(
             },
             "tables": {"route": f"{name}__{{database}}.{{table}}", **settings},
         }
-        with assembled(config.parse(raw), spark=spark) as pipeline:
+        with assembled(config.parse(raw)) as pipeline:
             while pipeline.step().moved:
                 pass
     return name
@@ -119,7 +118,7 @@ def test_rows_from_before_a_column_have_the_default_that_its_schema_declares(
 ) -> None:
     """Rows in the table, rows of the step in which the column comes, and rows of an older schema that come later."""
     feeds = [[row("old", 1), row("old", 2)], [row("old", 3), complete(4), row("old", 5)], [row("old", 6)]]
-    name = applied(spark, warehouse, tmp_path, [[message for part in feeds for message in part]] if together else feeds)
+    name = applied(warehouse, tmp_path, [[message for part in feeds for message in part]] if together else feeds)
 
     found = held(spark, name)
     assert {key: values for key, values in found.items() if key != 4} == dict.fromkeys((1, 2, 3, 5, 6), FILLED)
@@ -144,11 +143,11 @@ def test_a_default_that_no_schema_shows_is_refused(
     feeds = [[row("old", 1)], [row(schema, 2, **values)]]
     feeds = [[message for part in feeds for message in part]] if together else feeds
     with pytest.raises(SchemaChangeRefused) as refusal:
-        applied(spark, warehouse, tmp_path, feeds)
+        applied(warehouse, tmp_path, feeds)
     assert f"The value of the new column {column_name} in existing rows is not known" in str(refusal.value)
     assert "tables.unknown_default" in refusal.value.hint
 
-    name = applied(spark, warehouse, tmp_path, feeds, unknown_default="null")
+    name = applied(warehouse, tmp_path, feeds, unknown_default="null")
     rows = read(spark, (f"{name}__shop", "t")).to_pylist()
     assert [found["id"] for found in rows if found[column_name] is None] == [1]
 
@@ -161,7 +160,7 @@ def test_a_table_that_returns_to_a_former_schema_gets_its_column_back(
     between = [(SCHEMAS.message("key", id=3), SCHEMAS.message("bare", id=3))]
     mixed = [row("old", 4), *[(SCHEMAS.message("key", id=5), SCHEMAS.message("bare", id=5))]]
     feeds = [[row("old", 1)], between, mixed if order.startswith("the old") else mixed[::-1], [row("old", 6)], between]
-    name = applied(spark, warehouse, tmp_path, feeds)
+    name = applied(warehouse, tmp_path, feeds)
 
     rows = read(spark, (f"{name}__shop", "t")).to_pylist()
     assert {found["id"]: found["v"] for found in rows} == {1: None, 3: None, 4: 4, 5: None, 6: 6}

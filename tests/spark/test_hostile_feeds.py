@@ -110,7 +110,7 @@ def test_names_that_break_quoting_come_through_whole(
             "tables": {"route": f"{prefix} {{database}}.{{table}}"},
             **options,
         }
-        with assembled(settings.parse(raw), spark=spark) as pipeline:
+        with assembled(settings.parse(raw)) as pipeline:
             while (step := pipeline.step()).moved or not step.complete:
                 assert step.error is None
             assert pipeline.state.resolved_ts == TS + 9

@@ -42,7 +42,6 @@ def line(partition: int, offset: int, table: str, key: int, *fields: Mapping[str
 
 def stepped(
     name: str,
-    spark: SparkSession,
     warehouse: Path,
     tmp_path: Path,
     lines: Sequence[str],
@@ -62,7 +61,7 @@ def stepped(
         },
         "tables": {"route": f"{name}__{{database}}.{{table}}"},
     }
-    with assembled(config.parse(raw), spark=spark) as pipeline:
+    with assembled(config.parse(raw)) as pipeline:
         for first, second in ends:
             assert pipeline.step({TopicPartition("shop", 0): first, TopicPartition("shop", 1): second}).error is None
         return {name.table: pipeline.state.completeness[name].reason.detail for name in pipeline.state.parked}
@@ -86,7 +85,7 @@ def test_rows_of_former_columns_take_no_value_away(spark: SparkSession, warehous
         line(1, 0, "late", 2, A, at=2),
         line(0, 7, "late", 4, A, B, at=6),
     ]
-    parked = stepped("lagging", spark, warehouse, tmp_path, lines, ((3, 0), (7, 0), (7, 1), (8, 1)))
+    parked = stepped("lagging", warehouse, tmp_path, lines, ((3, 0), (7, 0), (7, 1), (8, 1)))
 
     assert held(spark, "late") == {1: "none", 2: "none", 3: "12", 4: "12"}
     assert held(spark, "mixed") == {1: "none", 2: "none", 3: "12"}
@@ -107,7 +106,7 @@ def test_a_wider_type_is_followed_in_any_order_of_arrival(spark: SparkSession, w
         line(1, 2, "lags", 2, INT, at=1),
         line(0, 4, "began", 3, INT, at=1),
     ]
-    assert stepped("widened", spark, warehouse, tmp_path, lines, ((3, 1), (5, 3))) == {}
+    assert stepped("widened", warehouse, tmp_path, lines, ((3, 1), (5, 3))) == {}
 
     assert held(spark, "began", "widened") == {1: 7, 2: 1 << 40, 3: 7}
     assert held(spark, "later", "widened") == {1: 7, 2: 7, 3: 1 << 40}

@@ -112,7 +112,7 @@ def test_a_living_table_follows_its_layout_once(make: Make, lake: Catalog, spark
     world.start()
     other = table(world, lake, "b").handle.operations().current().metadataFileLocation()
     lie(world, partition_by=["day(d)", "v"], sort_by=["v desc"], properties={"commit.retry.num-retries": "7"})
-    told = plan(world.config, spark=spark)
+    told = plan(world.config)
     shown = io.StringIO()
     render(told, Console(file=shown, width=400))
     (due,) = told.layouts
@@ -124,7 +124,7 @@ def test_a_living_table_follows_its_layout_once(make: Make, lake: Catalog, spark
     found = table(world, lake)
     assert (spec(found), [*map(str, found.file_layout.sort or ())]) == (["day(d)", "v"], ["v desc"])
     assert found.properties["commit.retry.num-retries"] == "7"
-    assert plan(world.config, spark=spark).layouts == []
+    assert plan(world.config).layouts == []
     before = len(found.specs_json)
     send(world, "UPDATE", 1, "new")
     for key in (5, 6):
@@ -220,7 +220,7 @@ def test_a_partition_column_is_renamed(make: Make, lake: Catalog) -> None:
     found = table(world, lake)
     assert (spec(found), [*map(str, found.file_layout.sort or ())]) == (["truncate(1, w)"], ["w"])
 
-    (due,) = plan(world.config, spark=world.spark).layouts
+    (due,) = plan(world.config).layouts
     assert (due.change, "it has no column v" in due.note) == ("", True)
     world.send_row("a", {"id": "3", "w": "more"}, {"w": "varchar(9)"})
     world.resolve()
@@ -228,7 +228,7 @@ def test_a_partition_column_is_renamed(make: Make, lake: Catalog) -> None:
     rows = {row["id"]: row["w"] for row in read(world.spark, (f"{world.name}__shop", "a")).to_pylist()}
     assert (world.table("a").state, rows) == ("in step", {1: "r1", 2: "new", 3: "more"})
     lie(world, partition_by=["truncate(1, w)"], sort_by=["w"])
-    assert plan(world.config, spark=world.spark).layouts == []
+    assert plan(world.config).layouts == []
 
 
 @pytest.mark.parametrize("version", [2, 3])

@@ -37,7 +37,7 @@ def test_a_load_that_was_killed_as_it_ended_is_not_handed_over_again(
     address = export(tmp_path / "export", world.resolve())
     crash("resume-done")
     with pytest.raises(Crash):
-        load(world.config, address, (), lambda _: None, spark=world.spark)
+        load(world.config, address, (), lambda _: None)
     if runs:
         world.put("a", 3)
         world.resolve()
@@ -45,7 +45,7 @@ def test_a_load_that_was_killed_as_it_ended_is_not_handed_over_again(
         assert Catalog(world.spark, "lake").list((loads.namespace(world.name),)) == []
     _let_files_go(world)
 
-    load(world.config, address, (), lambda _: None, again=True, spark=world.spark)
+    load(world.config, address, (), lambda _: None, again=True)
     world.run()
 
     assert world.keys("a") == ({1, 3} if runs else {1})

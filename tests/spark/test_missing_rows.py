@@ -75,9 +75,7 @@ class Feed:
             self.messages.append(wire.row(change, self.ts))
         self.ts += 1
         self.messages.append(wire.watermark(self.ts))
-        with assembled(
-            settings.parse(self._config(incomplete, changefeed)), spark=self.spark, take_over=True
-        ) as pipeline:
+        with assembled(settings.parse(self._config(incomplete, changefeed)), take_over=True) as pipeline:
             step = pipeline.step()
             assert step.error is None
             assert step.moved

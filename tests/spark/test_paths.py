@@ -61,7 +61,7 @@ def test_a_load_runs_through_the_listed_calls(world: World, tmp_path: Path, monk
     address = export(tmp_path / "export", world.ts)
     monkeypatch.setattr(world.spark.sparkContext, "parallelize", _here)
     with traced() as trace:
-        load(world.config, address, (), lambda line: None, spark=world.spark)
+        load(world.config, address, (), lambda line: None)
     assert world.rows("a") == {1: "one"}
     _hold(trace, LOAD)
 

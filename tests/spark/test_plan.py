@@ -48,7 +48,7 @@ def test_a_plan_is_what_the_step_then_does(
     found = started("txns", "plan-txns", properties, tmp_path, 400)
     before = files(warehouse)
 
-    told = plan(settings.parse(found.raw), spark=spark)
+    told = plan(settings.parse(found.raw))
 
     assert files(warehouse) == before
     assert ("applier_plan-txns",) not in found.catalog.list_namespaces()
@@ -65,7 +65,7 @@ def test_a_plan_is_what_the_step_then_does(
 
         # Somebody holds the changefeed now, and the plan of the step after is told all the same.
         before = files(warehouse)
-        again = plan(settings.parse(found.raw), spark=spark)
+        again = plan(settings.parse(found.raw))
         assert files(warehouse) == before
         assert (again.step, again.resolved_ts) == (pipeline.state.checkpoint.step, told.watermark)
         assert not any(table.is_new for table in again.tables)
@@ -73,12 +73,13 @@ def test_a_plan_is_what_the_step_then_does(
         assert pipeline.state.resolved_ts == again.watermark
 
 
-def test_ddl_comes_with_what_would_be_decided(spark: SparkSession, properties: dict[str, str], tmp_path: Path) -> None:
+@pytest.mark.usefixtures("spark")
+def test_ddl_comes_with_what_would_be_decided(properties: dict[str, str], tmp_path: Path) -> None:
     """Policies and exclusions are those of the configuration, and the text holds each statement."""
     found = started("ddl", "plan-ddl", properties, tmp_path, 1000)
     found.raw["ddl"] = {"truncate-table": "stop", "rename-table": "ignore"}
 
-    told = plan(settings.parse(found.raw), spark=spark)
+    told = plan(settings.parse(found.raw))
 
     decisions = {kind: ddl.decision for ddl in told.ddl for kind in ddl.kinds}
     assert (decisions["truncate-table"], decisions["rename-table"]) == ("stop", "ignore")
@@ -86,7 +87,7 @@ def test_ddl_comes_with_what_would_be_decided(spark: SparkSession, properties: d
     assert json.loads(told.to_json())["ddl"][0]["sql"] == told.ddl[0].sql
 
     found.raw["tables"]["include"] = ["nothing.*"]
-    left_out = plan(settings.parse(found.raw), spark=spark)
+    left_out = plan(settings.parse(found.raw))
     assert {ddl.reason for ddl in left_out.ddl if ddl.tables} == {"left out by tables.include"}
     assert not left_out.tables
 

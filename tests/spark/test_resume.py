@@ -838,7 +838,7 @@ def test_a_resume_that_fails_leaves_the_others_and_says_why(make: Make) -> None:
     world.run()
 
     with pytest.raises(TerminalError, match="FROBNICATE"):
-        ask(world.config, "resume", ["shop.*"], "", lambda _: None, take_over=True, spark=world.spark)
+        ask(world.config, "resume", ["shop.*"], "", lambda _: None, take_over=True)
 
     parked = world.table("a")
     assert (parked.state, parked.since, world.in_cut()) == ("parked", ts, {"b"})
@@ -849,7 +849,7 @@ def test_a_reason_is_asked_for(make: Make) -> None:
     """A table is parked for a reason that whoever finds it can read."""
     world = begun(make, "a")
     with pytest.raises(ConfigError, match="--why is missing"):
-        ask(world.config, "park", ["shop.a"], "", lambda _: None, take_over=True, spark=world.spark)
+        ask(world.config, "park", ["shop.a"], "", lambda _: None, take_over=True)
 
 
 @pytest.mark.parametrize("suffix", [pytest.param("", marks=pytest.mark.soak), "_2"])

@@ -245,7 +245,7 @@ class Depot:
 
     def run(self) -> None:
         """Apply all that is there."""
-        with assembled(self.config, spark=self.spark, take_over=True) as pipeline:
+        with assembled(self.config, take_over=True) as pipeline:
             while (step := pipeline.step()).moved:
                 pass
             if step.error is not None:
@@ -372,7 +372,7 @@ def test_plan_reads_the_supplied_schemas(depot: Depot) -> None:
     depot.declare()
     depot.messages = [canal_row(SENT, START + 1), canal_watermark(START + 2)]
 
-    found = plan(depot.config, spark=depot.spark)
+    found = plan(depot.config)
 
     assert [(table.upstream, table.rows, table.is_new) for table in found.tables] == [("depot.parcel", 1, False)]
     assert found.waits == ""

@@ -50,7 +50,7 @@ def archive(folder: Path, messages: list[Message]) -> Path:
 
 
 @contextmanager
-def running(spark: SparkSession, lake: dict[str, str], feed: Path, **changefeed: Any) -> Iterator[Pipeline]:
+def running(lake: dict[str, str], feed: Path, **changefeed: Any) -> Iterator[Pipeline]:
     """The pipeline of the changefeed."""
     raw = {
         "changefeed": {"protocol": "avro", **changefeed},
@@ -59,7 +59,7 @@ def running(spark: SparkSession, lake: dict[str, str], feed: Path, **changefeed:
         "catalog": {"name": "lake", **lake},
         "tables": {"route": f"{changefeed['name']}__{{database}}.{{table}}"},
     }
-    with assembled(config.parse(raw), spark=spark, take_over=True) as pipeline:
+    with assembled(config.parse(raw), take_over=True) as pipeline:
         yield pipeline
 
 
@@ -85,7 +85,7 @@ def test_a_changefeed_that_was_refused_goes_on_in_offset_order(
     feed = archive(tmp_path / "feed", [*before, *after])
 
     name = f"undated_{on_table_error}"
-    with running(spark, lake, feed, name=name, on_table_error=on_table_error) as pipeline:
+    with running(lake, feed, name=name, on_table_error=on_table_error) as pipeline:
         follower = Follower(pipeline)
         while (step := follower.turn()).moved or step.resuming:
             pass
@@ -95,7 +95,7 @@ def test_a_changefeed_that_was_refused_goes_on_in_offset_order(
         assert known.state == ("live" if on_table_error == "stop" else "parked")
         assert _rows(spark, name) == ([(1, 0), (2, 0)] if on_table_error == "stop" else [])
 
-    with running(spark, lake, feed, name=name, on_table_error=on_table_error, order="offset") as pipeline:
+    with running(lake, feed, name=name, on_table_error=on_table_error, order="offset") as pipeline:
         follower = Follower(pipeline)
         while (step := follower.turn()).moved or step.resuming:
             pass

@@ -18,12 +18,9 @@ from pyspark.sql import SparkSession
 
 from applier import cli
 from applier.commands.follower import Follower
-from applier.commands.plan import read_only_pipeline
 from applier.commands.status.command import status
-from applier.commands.tables import forget_changefeed
 from applier.config import settings as config
 from applier.config.settings import Config
-from applier.pipeline import build
 from applier.pipeline.build import assembled
 from applier.pipeline.step import Pipeline
 from applier.watch.report import StatusReport, TableProgress
@@ -137,7 +134,7 @@ class World:
     @contextmanager
     def applier(self) -> Iterator[Pipeline]:
         """An applier."""
-        with assembled(self.config, spark=self.spark, take_over=True) as pipeline:
+        with assembled(self.config, take_over=True) as pipeline:
             yield pipeline
 
     def run(self, **tables: Any) -> None:
@@ -187,9 +184,6 @@ class World:
         """Run a command as a user types it; what it prints on both outputs."""
         _ = self.config
         with pytest.MonkeyPatch.context() as patch:
-            kept = _KeptSession(self.spark)
-            for module in (build, read_only_pipeline, forget_changefeed):
-                patch.setattr(module, "build_session", lambda *_, kept=kept: kept)
             patch.setattr("sys.argv", shlex.split(command))
             patch.setattr("sys.stdout", out := io.StringIO())
             patch.setattr("sys.stderr", out)
@@ -197,19 +191,6 @@ class World:
                 cli.main()
         assert (ended.value.code or 0) == code, out.getvalue()
         return out.getvalue()
-
-
-class _KeptSession:
-    """The session of the tests, which no command may stop."""
-
-    def __init__(self, session: SparkSession) -> None:
-        self._session = session
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._session, name)
-
-    def stop(self) -> None:
-        """Nothing."""
 
 
 def _toml(pair: tuple[str, Any]) -> str:

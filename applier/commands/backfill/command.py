@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from applier.changefeed.filter import TableFilter
 from applier.changefeed.table import TableName
 from applier.commands.backfill.bounds import Range, resolve
@@ -30,13 +28,8 @@ from applier.runtime.logs import Report
 from applier.runtime.retry import with_retry
 from applier.runtime.stop_requests import stop_signals
 
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
 
-
-def backfill(
-    config: Config, request: Request, *, take_over: bool, report: Report, spark: SparkSession | None = None
-) -> Outcome:
+def backfill(config: Config, request: Request, *, take_over: bool, report: Report) -> Outcome:
     """Do what was asked for; `report` gets the status line of each step.
 
     Raises:
@@ -51,7 +44,7 @@ def backfill(
     def meant(state: State, source: Source) -> tuple[Range, list[TableName]] | None:
         return None if request.dead_letters else _meant(config, state, source, request)
 
-    holding = assembled(config, take_over=take_over, spark=spark, look=meant)
+    holding = assembled(config, take_over=take_over, look=meant)
     with stop_signals(config.run.stop_seconds) as stop, holding as pipeline:
         driver = Driver(stop, report)
         with terminal.waiting("asking the source for the range"):
@@ -64,9 +57,9 @@ def backfill(
         return catch_up(pipeline, span, driver)
 
 
-def planned(config: Config, request: Request, *, spark: SparkSession | None = None) -> Outcome:
+def planned(config: Config, request: Request) -> Outcome:
     """Show what `backfill` would read and write, touching nothing; raises what it would refuse."""
-    with looking(config, spark=spark) as pipeline:
+    with looking(config) as pipeline:
         state, said = pipeline.state, []
         if request.dead_letters:
             letters = opened(pipeline, request, _all(config, state))

@@ -7,7 +7,6 @@ import shlex
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 from applier.changefeed.table import TableName
@@ -20,9 +19,6 @@ from applier.config.section import nearest
 from applier.config.settings import CATALOGS, load
 from applier.errors import ApplierError, ConfigError
 from applier.runtime.figures import counted
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
 
 _SECRET = re.compile(r"password|secret|token|credential|jaas\.config$|ssl\.keystore\.key$", re.IGNORECASE)
 _EXPORT = "--filetype csv --consistency snapshot --params 'time_zone=+00:00' -F 256MiB"
@@ -65,7 +61,6 @@ def init(
     *,
     say: Callable[[str], None],
     force: bool = False,
-    spark: SparkSession | None = None,
 ) -> None:
     """Write a configuration; what is not known becomes a comment that says what to fill in.
 
@@ -74,7 +69,6 @@ def init(
         answers: What the user says.
         say: Takes one line for the user.
         force: Replace a file that is there.
-        spark: A running session to use instead of a new one.
 
     Raises:
         ConfigError: The file is there already or cannot be written, an answer is wrong, or the cluster and the topics
@@ -85,7 +79,7 @@ def init(
         raise ConfigError([f"{file} is there already. Choose another name, or replace it with --force."])
     _refuse(answers)
     say("Looking at the topics …")
-    sight = _sight(answers, say, spark)
+    sight = _sight(answers, say)
     _refuse_unread(answers, sight)
     try:
         file.write_text(text(_beside(file, answers), sight), encoding="utf-8")
@@ -99,10 +93,10 @@ def split(topics: str) -> list[str]:
     return [name.strip() for name in topics.split(",") if name.strip()]
 
 
-def _sight(answers: Answers, say: Callable[[str], None], spark: SparkSession | None) -> Sight | None:
+def _sight(answers: Answers, say: Callable[[str], None]) -> Sight | None:
     """What the topics show; None where they cannot be reached, and the user names the protocol."""
     try:
-        return look(answers.kafka, answers.registry, answers.protocol, spark)
+        return look(answers.kafka, answers.registry, answers.protocol)
     except ConfigError as error:
         raise ConfigError([*map(_as_typed, error.problems)]) from error
     except ApplierError as error:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from applier.changefeed.message import TopicPartition, rows_of
 from applier.changefeed.window import OffsetRange, Window
@@ -14,10 +14,6 @@ from applier.config.settings import parse
 from applier.consume.source import Source
 from applier.consume.spark import KafkaTopics, topics_alone
 from applier.consume.window_size import WindowTooLargeError
-from applier.pipeline.build import open_source
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
 
 _EACH = 200
 """Messages at either end of a partition that are looked at."""
@@ -31,16 +27,13 @@ class Sight:
     findings: Findings
 
 
-def look(
-    kafka: Mapping[str, Any], registry: str | None, protocol: str | None, spark: SparkSession | None = None
-) -> Sight:
+def look(kafka: Mapping[str, Any], registry: str | None, protocol: str | None) -> Sight:
     """Look at topics; reads some messages, and changes nothing.
 
     Args:
         kafka: The section `[source.kafka]`, with `${NAME}` where it is not to be shown.
         registry: Address of the schema registry.
         protocol: The protocol, where the user names it.
-        spark: A running session to use instead of a JVM of its own.
 
     Raises:
         ConfigError: The section is not right, or there is no Java.
@@ -55,7 +48,7 @@ def look(
         "catalog": {"name": "lake", "type": "hadoop"},
     }
     config = parse(raw | ({"registry": {"url": registry}} if registry else {}))
-    with topics_alone(config) if spark is None else open_source(config, spark) as source:
+    with topics_alone(config) as source:
         bounds = source.bounds()
         return Sight(bounds, shown(source, bounds, config.registry, protocol))
 

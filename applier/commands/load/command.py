@@ -7,7 +7,7 @@ import uuid
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from applier import wording
 from applier.changefeed.completeness import Why
@@ -32,9 +32,6 @@ from applier.runtime.stop_requests import stop_signals
 from applier.sink.control.lease import this_process
 from applier.sink.control.rows import Kind, TableRequest
 
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
-
 Say = Callable[[str], None]
 """Shows the user a line."""
 
@@ -57,11 +54,10 @@ def planned(
     rules: Sequence[str],
     *,
     again: bool = False,
-    spark: SparkSession | None = None,
 ) -> list[str]:
     """What `load` would read and show, one sentence each; it writes nothing, and raises what it would refuse."""
     export, left = opened(config, address, rules), list[str]()
-    with looking(config, spark=spark) as pipeline:
+    with looking(config) as pipeline:
         lines = export.lines()
         export = _lacking(pipeline, export, left.append, again=again)
         if not export.names:
@@ -84,7 +80,6 @@ def load(
     *,
     again: bool = False,
     take_over: bool = False,
-    spark: SparkSession | None = None,
 ) -> LoadOutcome:
     """Load the tables that rules mean, and hand them over; `again` those too that are live.
 
@@ -103,10 +98,10 @@ def load(
     for line in export.lines():
         say(line)
     if not take_over and is_held(config):
-        return _beside(config, export, say, spark, again=again)
+        return _beside(config, export, say, again=again)
     with (
         stop_signals(config.run.stop_seconds, _UNFINISHED) as stop,
-        assembled(config, take_over=take_over, spark=spark) as pipeline,
+        assembled(config, take_over=take_over) as pipeline,
     ):
         export = _lacking(pipeline, export, say, again=again)
         if not export.names:
@@ -175,11 +170,11 @@ def _led_on(main: Pipeline, export: Opened, say: Say) -> None:
         say(line)
 
 
-def _beside(config: Config, export: Opened, say: Say, spark: SparkSession | None, *, again: bool) -> LoadOutcome:
+def _beside(config: Config, export: Opened, say: Say, *, again: bool) -> LoadOutcome:
     def ask(request: TableRequest) -> str:
         return waited(config, request, say, comes_back=request.kind == "loaded")
 
-    with looking(config, spark=spark) as pipeline:
+    with looking(config) as pipeline:
         export = _lacking(pipeline, export, say, again=again)
         if not export.names:
             return _NOTHING

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING
 
 from applier import wording
 from applier.changefeed.event import SchemaChange
@@ -27,18 +26,15 @@ from applier.runtime.retry import with_retry
 from applier.sink.control.rows import Decision
 from applier.sink.evolve import plan as evolution
 
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
 
-
-def plan(config: Config, *, spark: SparkSession | None = None) -> StepPlan:
-    """What the next step of `run` would do; without a running session in `spark`, a new one looks.
+def plan(config: Config) -> StepPlan:
+    """What the next step of `run` would do.
 
     Raises:
         TransientError: Something outside did not answer for five minutes.
         TerminalError: The step could not even be planned, for the reason for which `run` would stop.
     """
-    with looking(config, spark=spark) as pipeline:
+    with looking(config) as pipeline:
         return described(pipeline, with_retry(lambda: pipeline.look(None, Stopwatch())))
 
 

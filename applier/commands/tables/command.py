@@ -6,7 +6,6 @@ import time
 import uuid
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 from applier import wording
 from applier.changefeed.checkpoint import Checkpoint, RequestOutcome
@@ -32,9 +31,6 @@ from applier.sink.control.control import unix_ms
 from applier.sink.control.lease import may_take, process_start, this_process
 from applier.sink.control.rows import Kind, TableRequest, request_rows
 from applier.sink.control.tables import REQUESTS, namespace
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
 
 POLL_SECONDS = 1.0
 """Time between two looks at what became of a request."""
@@ -65,7 +61,6 @@ def ask(
     say: Say,
     *,
     take_over: bool = False,
-    spark: SparkSession | None = None,
 ) -> str:
     """Have something done to the tables of some filter rules, for a reason; returns the outcome.
 
@@ -86,7 +81,7 @@ def ask(
     request = TableRequest(uuid.uuid4().hex, kind, tuple(rules) or ("*.*",), why, who)
     if take_over or not is_held(config):
         try:
-            return _done(config, request, say, take_over=take_over, spark=spark)
+            return _done(config, request, say, take_over=take_over)
         except CheckpointConflict:
             if take_over or not is_held(config):
                 raise
@@ -94,12 +89,11 @@ def ask(
     return waited(config, request, say, comes_back=kind == "resume")
 
 
-def _done(config: Config, request: TableRequest, say: Say, *, take_over: bool, spark: SparkSession | None) -> str:
+def _done(config: Config, request: TableRequest, say: Say, *, take_over: bool) -> str:
     """Take the changefeed and carry the request out."""
     announce("starting Spark …")
-    if spark is None:
-        refuse(config, take_over=take_over, reads=request.kind == "resume")
-    with stop_signals(config.run.stop_seconds) as stop, assembled(config, take_over=take_over, spark=spark) as pipeline:
+    refuse(config, take_over=take_over, reads=request.kind == "resume")
+    with stop_signals(config.run.stop_seconds) as stop, assembled(config, take_over=take_over) as pipeline:
         follower = Follower(pipeline)
         outcome = accepted(with_retry(lambda: follower.requests.ask(request)))
         if request.kind != "resume":

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from applier.changefeed.route import Route
 from applier.config.settings import Config
 from applier.errors import ConfigError
 from applier.pipeline.jobs import copies
 from applier.pipeline.tables import loads
-from applier.runtime.jvm.spark_session import build_session
+from applier.runtime.jvm.spark_session import running
 from applier.runtime.retry import with_retry
 from applier.sink.commit.stamp import CHANGEFEED
 from applier.sink.control.checkpoints import drop_all, is_absent
@@ -19,11 +17,8 @@ from applier.sink.control.tables import namespace
 from applier.sink.iceberg.catalog import Catalog
 from applier.sink.iceberg.maintenance import unset_properties
 
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
 
-
-def forget_changefeed(config: Config, *, take_over: bool = False, spark: SparkSession | None = None) -> list[str]:
+def forget_changefeed(config: Config, *, take_over: bool = False) -> list[str]:
     """Remove the applier.* properties of all tables, and the control tables from the catalog; no file is removed.
 
     If the process ends on the way, the same command does the rest. Returns what was done and what stays, one sentence
@@ -35,15 +30,11 @@ def forget_changefeed(config: Config, *, take_over: bool = False, spark: SparkSe
         TransientError: The catalog does not answer.
     """
     section, name = config.catalog, config.changefeed.name
-    session = spark or build_session(f"applier {name}", config.spark, section.name, section.properties)
-    try:
+    with running(config, section.properties) as session:
         catalog = with_retry(lambda: Catalog(session, section.name))
         if with_retry(lambda: is_absent(catalog.load, name)):
             raise ConfigError([f"There is no changefeed {name} in catalog {section.name}."])
         return with_retry(lambda: _forgotten(config, catalog, take_over=take_over))
-    finally:
-        if spark is None:
-            session.stop()
 
 
 def planned(config: Config) -> list[str]:

@@ -23,10 +23,11 @@ from pyspark.java_gateway import launch_gateway
 from pyspark.sql import SparkSession
 
 from applier.config.reading.paths import sqlite_file
+from applier.config.settings import Config
 from applier.errors import ApplierError, ConfigError, TransientError
 from applier.runtime.jvm import cds_archive, executors, jars, java_home
 from applier.runtime.logs import announce, logger
-from applier.runtime.stop_requests import STOPPING, StopRequested, kept_handlers
+from applier.runtime.stop_requests import STOPPING, StopRequested, kept_handlers, leaving
 
 _EXTENSIONS = "org.apache.iceberg.spark.extensions.IcebergSparkSessionExtensions"
 
@@ -149,6 +150,23 @@ def build_session(name: str, spark: Mapping[str, str], catalog_name: str, catalo
     if not is_there:
         announce("Spark is started", seconds=round(time.monotonic() - began, 1))
     return session
+
+
+@contextmanager
+def running(config: Config, properties: Mapping[str, str]) -> Iterator[SparkSession]:
+    """Spark with the catalog of these properties, until the block ends; see `build_session`.
+
+    A session that runs in this process already is used as it is, and left running.
+    """
+    if SparkContext._active_spark_context is not None:
+        yield SparkSession.builder.getOrCreate()
+        return
+    with leaving(), STOPPING.waiting():
+        session = build_session(f"applier {config.changefeed.name}", config.spark, config.catalog.name, properties)
+    try:
+        yield session
+    finally:
+        session.stop()
 
 
 def _settings(name: str, spark: Mapping[str, str], catalog_name: str, catalog: Mapping[str, str]) -> dict[str, str]:

@@ -37,7 +37,7 @@ def test_a_loaded_export_is_what_sql_shows(
         corpus.create(tidb, DATABASE)
     address = tidb.dump(tmp_path / "export", "--filter", f"{DATABASE}.*", *options)
     found = _replay(f"tidb{len(options)}", address, lake, tmp_path)
-    done = load(settings.parse(found.raw), None, (), lambda _: None, spark=spark)
+    done = load(settings.parse(found.raw), None, (), lambda _: None)
     assert done.refused == ()
     with found.running(spark) as pipeline:
         assert pipeline.step().error is None

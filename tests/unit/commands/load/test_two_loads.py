@@ -60,7 +60,7 @@ def test_a_load_that_cannot_go_on_leaves_what_another_one_has_handed_over(
     monkeypatch.setattr(command, "stop_signals", mock.MagicMock())
     export = SimpleNamespace(names=[ITEMS, NOTES])
 
-    outcome = command._beside(cast("Any", mock.MagicMock()), cast("Any", export), print, None, again=False)
+    outcome = command._beside(cast("Any", mock.MagicMock()), cast("Any", export), print, again=False)
 
     assert known[ITEMS] == after
     assert [item.kind for item in asked] == ["load", "load", "loaded"]
