@@ -143,15 +143,13 @@ class Lake:
     ) -> list[dict[str, Any]]:
         """Rows of a table that fit into memory, by a filter of PyIceberg such as `step = 7`; [] without a table.
 
-        Files of more than `most_bytes` bytes are left out. The rows of a table that holds the first of the columns
-        alone lack the others: an older version made it, and the next `applier run` adds them.
+        Files of more than `most_bytes` bytes are left out.
         """
         found = self._load(identifier)
         if found is None:
             return []
         with reported(f"read table {'.'.join(identifier)} of catalog {self._name}"):
-            there = tuple(field.name for field in found.schema().fields)
-            scan = found.scan(only, selected_fields=there if there == columns[: len(there)] else columns)
+            scan = found.scan(only, selected_fields=columns)
             files = [task for task in scan.plan_files() if task.file.file_size_in_bytes <= (most_bytes or math.inf)]
             rows = ArrowScan(found.metadata, found.io, scan.projection(), scan.row_filter).to_table(files)
             return list(rows.to_pylist())

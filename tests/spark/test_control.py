@@ -4,7 +4,6 @@ import threading
 from collections.abc import Callable
 from dataclasses import replace
 
-import pyarrow as pa
 import pytest
 from pyspark.sql import SparkSession
 
@@ -15,7 +14,7 @@ from applier.changefeed.table import Column, ColumnType, TableName, TableVersion
 from applier.errors import CheckpointConflict, TableMismatch
 from applier.sink.control import append_table
 from applier.sink.control.control import Control, DeadLetter, SchemaDecision
-from applier.sink.control.tables import CHECKPOINTS, DEAD_LETTERS, SCHEMA_CHANGES, TABLE_VERSIONS
+from applier.sink.control.tables import CHECKPOINTS, DEAD_LETTERS, TABLE_VERSIONS
 from applier.sink.iceberg.catalog import Catalog
 from applier.sink.iceberg.maintenance import data_files
 
@@ -78,56 +77,6 @@ def test_a_second_applier_is_refused(control: Open) -> None:
     with pytest.raises(CheckpointConflict, match="held by process 1 on host-a"):
         take(control(), TWO, NOW + 59_000)
     assert control().last_checkpoint() == taken
-
-
-def test_the_tables_of_an_older_version_get_their_columns_once_they_are_held(
-    control: Open, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """While another process holds the changefeed, trying changes no table; what the older version wrote is read."""
-    columns, decision = (
-        SCHEMA_CHANGES.columns,
-        SchemaDecision(7, ORDERS, "TRUNCATE TABLE orders", "truncate", "applied"),
-    )
-    with monkeypatch.context() as older:
-        older.setattr(SCHEMA_CHANGES, "columns", pa.schema(list(columns)[:-2]))
-        state = control()
-        take(state, ONE)
-        state.record_schema_changes([decision])
-    rival = control()
-    with pytest.raises(CheckpointConflict):
-        take(rival, TWO, NOW + 1000)
-    assert rival.tables[SCHEMA_CHANGES].table.schema.names == set(columns.names[:-2])
-    assert rival.decisions() == [decision]
-
-    take(rival, TWO, NOW + 61_000)
-    later = replace(decision, commit_ts=8, job="ab")
-    rival.record_schema_changes([later])
-    assert rival.decisions() == [decision, later]
-
-
-def test_of_two_that_opened_the_tables_of_an_older_version_each_finds_what_the_other_has_done(
-    control: Open, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The second one takes the changefeed once the first has given it back, and no row is lost."""
-    columns = SCHEMA_CHANGES.columns
-    decision = SchemaDecision(7, ORDERS, "TRUNCATE TABLE orders", "truncate", "applied")
-    with monkeypatch.context() as older:
-        older.setattr(SCHEMA_CHANGES, "columns", pa.schema(list(columns)[:-2]))
-        state = control()
-        take(state, ONE)
-        state.record_schema_changes([decision])
-        state.release(NOW)
-    first, second = control(), control()
-    take(first, ONE)
-    with pytest.raises(CheckpointConflict, match="held by process 1"):
-        take(second, TWO)
-    first.record_schema_changes([replace(decision, commit_ts=8, job="first")])
-    first.release(NOW)
-    take(second, TWO)
-    second.record_schema_changes([replace(decision, commit_ts=9, job="second")])
-
-    assert [(item.commit_ts, item.job) for item in control().decisions()] == [(7, None), (8, "first"), (9, "second")]
-    assert control().tables[SCHEMA_CHANGES].table.schema.names == set(columns.names)
 
 
 def test_a_zombie_can_write_nothing(control: Open) -> None:

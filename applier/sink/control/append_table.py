@@ -16,7 +16,6 @@ from applier.sink.format.types import TableSchema, iceberg_type
 from applier.sink.iceberg.catalog import Catalog, Identifier, JavaError
 from applier.sink.iceberg.commit import Change
 from applier.sink.iceberg.files import storage_for
-from applier.sink.iceberg.java import translated
 from applier.sink.iceberg.maintenance import data_files, expire
 from applier.sink.iceberg.table import Table
 from applier.sink.write.file_index import read_index
@@ -84,21 +83,6 @@ class AppendOnlyTable:
         if is_fold:
             self._expire()
         return committer.made
-
-    def widen(self, columns: pa.Schema) -> None:
-        """Give a table that an older version made the columns that have come since; the changefeed must be held.
-
-        Raises:
-            TransientError: Another process has changed the table meanwhile; it may have done the same.
-        """
-        self.table.refresh()
-        if added := columns.names[len(self.table.schema.fields) :]:
-            with translated(f"Cannot add columns to table {self.table}"):
-                update = self.table.handle.updateSchema()
-                for name in added:
-                    update.addColumn(name, self.table.java.iceberg.types.Types.StringType.get())
-                update.commit()
-            self.table.refresh()
 
     def refresh(self) -> None:
         """Look at what is there now."""
@@ -176,8 +160,6 @@ def _check(table: Table, columns: pa.Schema) -> None:
     schema: TableSchema = table.schema
     wanted = [(field.name, iceberg_type(field.type)) for field in columns]
     found = [(field.name, field.type) for field in schema.fields]
-    # An older version made it without the columns that have come since: optional texts.
-    lacking = list(columns)[len(found) :]
-    if found[: len(wanted)] != wanted[: len(found)] or not all(field.nullable for field in lacking):
+    if found[: len(wanted)] != wanted:
         what = f"Table {table} is not the control table that this applier writes"
         raise TableMismatch(what, "Rename the changefeed, or move that table away.")

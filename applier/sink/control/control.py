@@ -129,8 +129,6 @@ class Control:
                 if last is None or found is None or found.epoch != last.epoch or not attempts:
                     raise
             else:
-                for kind, table in self.tables.items():
-                    table.widen(kind.columns)
                 return taken, grant.because
 
     def fence(self, upto: int) -> None:

@@ -70,18 +70,6 @@ def test_tables_and_rows_are_read(world: World) -> None:
     assert rows == [{"id": 2}]
 
 
-def test_a_table_that_an_older_version_made_is_read_before_it_is_widened(world: World) -> None:
-    """`status` and `ddl list` work between an update and its first run."""
-    world.create(("shop", "orders"), {"id": pa.int64(), "v": pa.string()}, rows=2)
-
-    with open_lake(world.config.catalog) as lake:
-        rows = lake.rows(("shop", "orders"), ("id", "v", "job"))
-        with pytest.raises(TransientError, match=r"Cannot read table shop\.orders"):
-            lake.rows(("shop", "orders"), ("v", "job"))
-
-    assert [set(row) for row in rows] == [{"id", "v"}] * 2
-
-
 def test_a_catalog_that_is_locked_is_called_so(world: World) -> None:
     """The sentence says what to wait for, and not that the log-in may be wrong."""
     world.create(("shop", "orders"), {"id": pa.int64()})
