@@ -4,9 +4,13 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
+from unittest import mock
 
 import pytest
+from pyspark import SparkContext
+from pyspark.sql import SparkSession
 
 from applier.errors import ConfigError
 from applier.runtime.jvm import cds_archive, jars, spark_session
@@ -198,3 +202,18 @@ def test_no_secret_is_made_that_a_cluster_would_not_know(master: str) -> None:
     settings = _settings({"spark.master": master})
 
     assert not any(key.startswith("spark.authenticate") for key in settings)
+
+
+@pytest.mark.parametrize("is_there", [True, False])
+def test_only_a_session_that_was_started_here_is_stopped(*, is_there: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One that runs in this process already is used as it is, whatever fails meanwhile."""
+    session, config = mock.MagicMock(), mock.MagicMock()
+    monkeypatch.setattr(SparkContext, "_active_spark_context", session if is_there else None)
+    monkeypatch.setattr(SparkSession, "builder", mock.MagicMock(**{"getOrCreate.return_value": session}))
+    monkeypatch.setattr(spark_session, "build_session", build := mock.Mock(return_value=session))
+
+    with suppress(ConfigError), spark_session.running(config, _JDBC) as found:
+        assert found is session
+        raise ConfigError(["It fails."])
+
+    assert (build.called, session.stop.called) == (not is_there, not is_there)
