@@ -212,6 +212,7 @@ def test_columns_may_be_called_as_those_of_iceberg_and_spark(
 
     changes.rows.stage([changes])
 
+    assert changes.plan is not None
     staged = changes.staged(changes.plan)
     found = [row for file in staged.rows or () for row in pq.read_table(file.path).to_pylist()]
     assert (staged.upserted, staged.deleted) == (300, 2)
@@ -234,12 +235,13 @@ def test_what_a_storage_refuses_to_a_task_names_its_machine(
     monkeypatch.setattr(far, "LEAST_BYTES", least)
     result = TaskResult(parts={(ACCOUNT, 0): [changed([*range(9)], first=Op.UPDATE, of=version(("id", "bigint")))]})
     changes = batch(result, kept(result), tmp_path)
-    changes.plan = replace(changes.plan, storage=_Full())
+    assert changes.plan is not None
+    plan = changes.plan = replace(changes.plan, storage=_Full())
 
     changes.rows.stage([changes])
 
     with pytest.raises(OutsideRefused) as refused:
-        changes.staged(changes.plan)
+        changes.staged(plan)
     assert str(refused.value).startswith(f"{start} write {tmp_path}")
 
 
