@@ -9,7 +9,7 @@ NO_JVM := not (spark or kafka or registry or s3 or tidb or browser or recovery o
 
 .DEFAULT_GOAL := help
 .PHONY: help setup demo demo-live test test-unit test-integration test-recovery test-recorded soak fuzz services check lint types imports structure generated fmt \
-        bench bench-quick schemas readers picture lock clean
+        bench bench-cluster bench-quick schemas readers picture lock clean
 
 ##@ Start
 
@@ -92,6 +92,9 @@ fmt: $(READY) ## Format, and mend what can be mended mechanically
 
 bench: $(READY) services ## Every scenario of the benchmark
 	@$(PYTHON) -m bench.run
+
+bench-cluster: $(READY) services ## What the driver and the executors of a Spark cluster use, beside one process
+	@$(PYTHON) -m bench.run cluster
 
 bench-quick: $(READY) services ## The same on little data, in minutes
 	@$(PYTHON) -m bench.run --quick

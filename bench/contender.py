@@ -14,6 +14,7 @@ from bench.meter import Line, Measured, measure
 from bench.topic.schema import DATABASE
 
 if TYPE_CHECKING:
+    from bench.cluster import Places
     from bench.parked import Beside
 
 _WIRE = {"simple-json": "simple", "simple-avro": "simple"}
@@ -50,6 +51,7 @@ class Run:
         steps: Per step of the work: its end, CPU seconds by then, and what was said of it.
         freshness: Seconds from the commit of each change to the moment at which it could be read, where that counts.
         beside: What it cost all other tables that one was parked and brought back, where that counts.
+        places: What its driver and its executors used, where it has executors.
         failure: Why there is no result; "" for a run that ended well.
     """
 
@@ -62,6 +64,7 @@ class Run:
     failure: str = ""
     freshness: list[float] = field(default_factory=list)
     beside: Beside | None = None
+    places: Places | None = None
 
 
 def run_applier(feed: Feed, lake: Lake, messages_per_step: int | None, log: Path) -> Run:
@@ -81,15 +84,15 @@ def as_run(measured: Measured, log: Path, *, started: str, worked: str) -> Run:
     return Run(
         start_seconds=start.at,
         seconds=end.at - start.at,
-        cpu_seconds=end.cpu - start.cpu,
-        whole_cpu_seconds=measured.cpu_seconds,
+        cpu_seconds=end.cpu - start.cpu + end.beside - start.beside,
+        whole_cpu_seconds=measured.cpu_seconds + measured.lines[-1].beside - measured.lines[0].beside,
         peak_mb=measured.peak_mb,
         steps=[start, *steps],
     )
 
 
-def write_config(feed: Feed, lake: Lake, messages_per_step: int | None) -> Path:
-    """The job's configuration file, beside its lake."""
+def write_config(feed: Feed, lake: Lake, messages_per_step: int | None, spark: Mapping[str, str] | None = None) -> Path:
+    """The job's configuration file, beside its lake; `spark` in the place of this machine's own."""
     lake.folder.mkdir(parents=True, exist_ok=True)
     protocol = _WIRE.get(feed.protocol, feed.protocol)
     # Rows that no applier has written are taken for its table's only where the feed is to go on behind a load.
@@ -100,7 +103,7 @@ def write_config(feed: Feed, lake: Lake, messages_per_step: int | None) -> Path:
         "source.kafka": {"topics": [feed.topic], "kafka.bootstrap.servers": feed.bootstrap},
         "catalog": {"name": lake.name, **lake.properties},
         "tables": {"include": [f"{DATABASE}.*"]},
-        "spark": SPARK,
+        "spark": spark or SPARK,
     }
     if feed.registry:
         sections["registry"] = {"url": feed.registry}

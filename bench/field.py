@@ -17,7 +17,7 @@ from bench.contender import Feed, Run, as_run, run_applier
 from bench.lake import Footprint, Lake
 from bench.limit import run_limit
 from bench.meter import Measured, measure
-from bench.peers import PEERS
+from bench.peers import CLUSTER, CLUSTER_SMALL, PEERS
 from bench.report import APPLIER, Entry, Table
 from bench.say import tell
 from bench.scenario import Case, Scenario
@@ -138,7 +138,7 @@ class Playground:
         if scenario.live and turn:
             # A feed at its own pace cannot be sent twice.
             return
-        peers = self.peers if scenario.peers else ()
+        peers = (CLUSTER, CLUSTER_SMALL) if scenario.clustered else self.peers if scenario.peers else ()
         lakes = {name: _lake(ready, name, turn) for name in [APPLIER, *peers]}
         self._preload(ready, lakes)
         if ready.case.settled:

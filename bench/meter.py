@@ -19,7 +19,7 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Any, NamedTuple
 
 _SUBREAPER = 36
 """PR_SET_CHILD_SUBREAPER of prctl(2)."""
@@ -43,11 +43,27 @@ class Line:
         at: Seconds since the command was started.
         cpu: CPU seconds that the whole tree had used by then.
         fields: The line's fields.
+        beside: The same of processes beside the command, below those that `begin` was told of.
     """
 
     at: float
     cpu: float
     fields: Mapping[str, Any]
+    beside: float = 0
+
+
+class Sample(NamedTuple):
+    """What had been used by a moment.
+
+    Attributes:
+        at: Seconds since the command was started.
+        cpu: As of `Line`.
+        beside: As of `Line`.
+    """
+
+    at: float
+    cpu: float
+    beside: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +77,7 @@ class Measured:
         peak_mb: Highest sum of resident memory over all processes, as sampled; shared pages count for each, save
             where a process still runs in its parent's memory.
         lines: The events that it printed.
+        samples: CPU time five times a second, where processes beside it count.
     """
 
     exit_code: int
@@ -68,6 +85,7 @@ class Measured:
     cpu_seconds: float
     peak_mb: float
     lines: list[Line] = field(default_factory=list)
+    samples: list[Sample] = field(default_factory=list)
 
     def events(self, name: str) -> list[Line]:
         """The events of one name."""
@@ -94,26 +112,29 @@ class Running:
             msg = f"the run that {self.report} should describe was not measured to its end"
             raise RuntimeError(msg)
         read = json.loads(self.report.read_text(encoding="utf-8"))
-        return Measured(**read | {"lines": [Line(**line) for line in read["lines"]]})
+        lines, samples = [Line(**line) for line in read["lines"]], [Sample(*each) for each in read["samples"]]
+        return Measured(**read | {"lines": lines, "samples": samples})
 
 
-def begin(command: Sequence[str], log: Path) -> Running:
+def begin(command: Sequence[str], log: Path, beside: Sequence[int] = ()) -> Running:
     """Start a command.
 
     Args:
         command: Program and arguments.
         log: Gets everything that it prints.
+        beside: Ids of processes whose descendants work for it as well.
     """
     log.parent.mkdir(parents=True, exist_ok=True)
     report = log.with_suffix(".json")
     report.unlink(missing_ok=True)
-    meter = [sys.executable, "-m", "bench.meter", str(log), str(report), *command]
+    others = [f"--beside={pid}" for pid in beside]
+    meter = [sys.executable, "-m", "bench.meter", *others, str(log), str(report), *command]
     return Running(subprocess.Popen(meter, stdin=subprocess.DEVNULL), report)
 
 
-def measure(command: Sequence[str], log: Path) -> Measured:
-    """Run a command to its end."""
-    return begin(command, log).end()
+def measure(command: Sequence[str], log: Path, beside: Sequence[int] = ()) -> Measured:
+    """Run a command to its end; takes what `begin` takes."""
+    return begin(command, log, beside).end()
 
 
 def tree(root: int) -> list[int]:
@@ -170,11 +191,13 @@ def _borrows_memory(pid: int) -> bool:
 class _Watch:
     """Watches one command from the process above it."""
 
-    def __init__(self, log: IO[bytes]) -> None:
+    def __init__(self, log: IO[bytes], beside: Sequence[int]) -> None:
         self._log = log
+        self._others = beside
         self._start = time.monotonic()
         self.peak_mb = 0.0
         self.lines: list[Line] = []
+        self.samples: list[Sample] = []
         self._sampled = 0.0
 
     @property
@@ -216,11 +239,17 @@ class _Watch:
             return
         if "event" not in fields:
             return
-        self.lines.append(Line(self.elapsed, tree_cpu(os.getpid()), fields))
+        at, cpu, beside = self._used()
+        self.lines.append(Line(at, cpu, fields, beside))
 
     def _sample(self) -> None:
         self.peak_mb = max(self.peak_mb, sum(_resident_mb(pid) for pid in tree(os.getpid())))
+        if self._others:
+            self.samples.append(self._used())
         self._sampled = self.elapsed
+
+    def _used(self) -> Sample:
+        return Sample(self.elapsed, tree_cpu(os.getpid()), sum(map(tree_cpu, self._others)))
 
 
 def _left(pipe: IO[bytes]) -> bytes:
@@ -253,13 +282,14 @@ def _reap() -> None:
 def main() -> None:
     """Run the command that the arguments name, as `measure` asks for."""
     parser = argparse.ArgumentParser(prog="bench.meter")
+    parser.add_argument("--beside", type=int, action="append", default=[])
     parser.add_argument("log", type=Path)
     parser.add_argument("report", type=Path)
     parser.add_argument("command", nargs=argparse.REMAINDER)
     arguments = parser.parse_args()
     ctypes.CDLL(None, use_errno=True).prctl(_SUBREAPER, 1, 0, 0, 0)
     with arguments.log.open("wb") as log:
-        watch = _Watch(log)
+        watch = _Watch(log, arguments.beside)
         process = subprocess.Popen(arguments.command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
         signal.signal(signal.SIGTERM, lambda *_: process.terminate())
         watch.follow(process)
@@ -267,7 +297,7 @@ def main() -> None:
         _reap()
     usage = resource.getrusage(resource.RUSAGE_CHILDREN)
     cpu = usage.ru_utime + usage.ru_stime
-    measured = Measured(process.returncode, seconds, cpu, watch.peak_mb, watch.lines)
+    measured = Measured(process.returncode, seconds, cpu, watch.peak_mb, watch.lines, watch.samples)
     arguments.report.write_text(json.dumps(asdict(measured)), encoding="utf-8")
 
 

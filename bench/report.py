@@ -7,6 +7,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 
+from bench.cluster import LARGEST_STEP, MANY, outlook
 from bench.contender import Run
 from bench.lake import Footprint
 from bench.parked import part
@@ -95,7 +96,8 @@ def _table(table: Table) -> list[str]:
     applied = [entry for entry in table.entries if entry.footprint is not None and not entry.run.failure]
     for entry in applied:
         lines += _stages(entry) + _steps(entry) + _freshness(table, entry) + _beside(entry) + _left(table, entry)
-    return lines + _shares(table) + _ratios(table)
+        lines += _places(entry)
+    return lines + _shares(table) + _ratios(table) + _outlook(table)
 
 
 def _cells(table: Table, entry: Entry) -> tuple[str, ...]:
@@ -172,6 +174,32 @@ def _beside(entry: Entry) -> list[str]:
     times = ", ".join(f"{name} {around:.2f} s, meanwhile {meanwhile:.2f} s" for name, (around, meanwhile) in named)
     ratios = " and ".join(f"{meanwhile / max(around, 1e-9):.2f}" for around, meanwhile in ends)
     return [f"{entry.name} resume: {found.seconds:.2f} s; freshness of all others {times}: {ratios} x"]
+
+
+def _places(entry: Entry) -> list[str]:
+    """What the driver and the executors used."""
+    found = entry.run.places
+    if found is None or not found.messages:
+        return []
+    driver, every = (seconds * 1e6 / found.messages for seconds in (found.cost.driver, found.cost.whole))
+    commit = f"{found.applying.driver:.1f} CPU s in the driver of {found.applying.whole:.1f}"
+    million = f"{driver:.2f} CPU s a million in the driver of {every:.1f}"
+    return [
+        f"{entry.name}, {found.messages:,} messages in {found.steps} steps after the first: {million}",
+        f"{entry.name}, rows to commits: {found.rows:,} rows, {commit}",
+    ]
+
+
+def _outlook(table: Table) -> list[str]:
+    """What large and small steps on a cluster say of many executors."""
+    runs = [entry.run.places for entry in table.entries if entry.run.places is not None]
+    if len(runs) < len(("large", "small")) or not all(run.messages for run in runs):
+        return []
+    found = outlook(*runs)
+    costs = f"a step costs the driver {found.of_step:.2f} CPU s and {found.of_million:.2f} for each million of messages"
+    return [
+        f"computed: {costs}, so {MANY} executors are {found.gain:.0f} x as fast as one, in steps of {LARGEST_STEP:,}"
+    ]
 
 
 def _left(table: Table, entry: Entry) -> list[str]:

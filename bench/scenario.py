@@ -40,6 +40,7 @@ class Scenario:
         reads: True if the cost of reading the tables afterwards is measured.
         live: True if the feed goes on while the job follows it, at the workload's own pace.
         parks: True if a table is parked and brought back while it does.
+        clustered: True if the job is measured on a Spark cluster beside this machine's own way.
     """
 
     name: str
@@ -51,6 +52,7 @@ class Scenario:
     reads: bool = False
     live: bool = False
     parks: bool = False
+    clustered: bool = False
 
 
 def scenarios(*, quick: bool, tables: int | None = None) -> dict[str, Scenario]:
@@ -120,6 +122,16 @@ def scenarios(*, quick: bool, tables: int | None = None) -> dict[str, Scenario]:
             "memory over a short and a long backlog, in steps of a quarter million",
             tuple(_backlog(events) for events in (size(1_000_000, 40_000), size(20_000_000, 120_000))),
             messages_per_step=size(250_000, 10_000),
+        ),
+        Scenario(
+            "cluster",
+            "a Spark cluster of two workers, with a Python of its own, beside one process",
+            (
+                Case("changes of six tables", Workload(size(6_000_000, 200_000), tables=6)),
+                Case("one large table", Workload(size(4_000_000, 100_000), "uniform", preloaded=base, seed=3)),
+            ),
+            messages_per_step=20_000 if quick else None,
+            clustered=True,
         ),
         Scenario("tables", "many tables in one step", (_many_tables(tables or size(100, 20)),)),
         Scenario(

@@ -59,7 +59,7 @@ def main() -> None:
 
 
 def _applier(lake: Lake, export: Path) -> Loader:
-    spark = session("load", lake)
+    session("load", lake)
     feed = _feed(lake.folder / "feed")
 
     def run(name: str) -> None:
@@ -73,7 +73,8 @@ def _applier(lake: Lake, export: Path) -> Loader:
                 "spark": SPARK,
             }
         )
-        done = load(config, None, (), lambda line: None, spark=spark)
+        # In the session that runs.
+        done = load(config, None, (), lambda line: None)
         assert not done.refused
 
     return run

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
+from bench.cluster import SMALL_STEP, run_on_cluster
 from bench.contender import Feed, Run, as_run
 from bench.lake import Lake
 from bench.meter import measure
@@ -36,7 +37,15 @@ def _merge(feed: Feed, lake: Lake, messages_per_step: int | None, log: Path, *, 
     return as_run(measure(command, log), log, started="started", worked="step")
 
 
+def _in_small_steps(feed: Feed, lake: Lake, messages_per_step: int | None, log: Path) -> Run:
+    return run_on_cluster(feed, lake, (messages_per_step or SMALL_STEP * 10) // 10, log)
+
+
+CLUSTER, CLUSTER_SMALL = "applier-cluster", "applier-cluster-small-steps"
+
 PEERS: Mapping[str, Peer] = {
+    CLUSTER: Peer(run_on_cluster, 3),
+    CLUSTER_SMALL: Peer(_in_small_steps, 3),
     "merge": Peer(partial(_merge, mode="merge-on-read"), 3),
     "merge-cow": Peer(partial(_merge, mode="copy-on-write"), 2),
     "flink": Peer(run_flink, 2),

@@ -105,9 +105,13 @@ class SparkCluster:
         except OSError:
             return {}
 
+    def workers(self) -> list[int]:
+        """Process ids of the workers that run."""
+        return [worker.pid for worker in self._workers if worker.is_running]
+
     def executors(self) -> list[int]:
         """Process ids of all executors that run, of all jobs."""
-        workers = {worker.pid for worker in self._workers if worker.is_running}
+        workers = self.workers()
         return [pid for pid, parent, command in _processes() if parent in workers and _EXECUTOR in command]
 
     def wait_for_executors(self, count: int, seconds: float = 60) -> list[int]:

@@ -86,6 +86,11 @@ _ONE_COLLECTOR = "-XX:+UseSerialGC"
 few large buffers were received, thirty times in a gigabyte. The JVM does not start with two collectors, so ours stays
 away where the user names one."""
 
+_LARGE_BUFFERS = "-XX:G1HeapRegionSize=32m -XX:InitiatingHeapOccupancyPercent=70"
+"""Executors move buffers of some megabytes between Kafka, Python and each other. The collector takes what is larger
+than half a region for a reason to mark all that lives: an eighth of their CPU time. Any other collector passes these
+over; its name would not be safe, as an executor whose machine names another one does not start."""
+
 _COLLECTOR = re.compile(r"-XX:\+Use\w+GC\b")
 
 _FEW_CORES = 3
@@ -191,6 +196,12 @@ def _cluster_defaults(spark: Mapping[str, str]) -> dict[str, str]:
     return _CLUSTER_DEFAULTS | ({"spark.dynamicAllocation.maxExecutors": instances} if instances else {})
 
 
+def _executor_options(spark: Mapping[str, str]) -> dict[str, str]:
+    """Options of Java that suit what executors do; those of the user come last, and win."""
+    given = spark.get("spark.executor.extraJavaOptions", "")
+    return {"spark.executor.extraJavaOptions": " ".join(filter(None, [_LARGE_BUFFERS, _QUIET, given]))}
+
+
 def _security(master: str) -> dict[str, str]:
     """Settings that keep others off the ports between driver and executors, whose first message lists all settings.
 
@@ -211,7 +222,8 @@ def _with_jars(spark: Mapping[str, str], own: Sequence[Path], *, local: bool) ->
     """
     if not local or any(key in spark for key in _USER_JARS):
         listed = _joined(spark.get("spark.jars"), *map(str, own))
-        return {"spark.jars": listed, "spark.driver.extraJavaOptions": _java_options(spark)}
+        options = {} if local else _executor_options(spark)
+        return {"spark.jars": listed, "spark.driver.extraJavaOptions": _java_options(spark), **options}
     return {
         "spark.driver.extraClassPath": cds_archive.joined(own, spark.get("spark.driver.extraClassPath")),
         "spark.driver.extraJavaOptions": _java_options(spark, cds_archive.java_options(own)),
@@ -242,7 +254,8 @@ def _has_few_cores(master: str) -> bool:
     """Whether Spark runs so few tasks at once in the driver's JVM that it reads messages without them."""
     match = re.fullmatch(r"local(?:\[(\d+|\*)(?:,\d+)?\])?", master)
     if match is None:
-        return False
+        # Those of a cluster run elsewhere.
+        return not master.startswith("local")
     cores = os.cpu_count() if match[1] == "*" else int(match[1] or 1)
     return cores is not None and cores <= _FEW_CORES
 

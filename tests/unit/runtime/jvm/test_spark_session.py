@@ -143,13 +143,14 @@ def test_the_jvm_keeps_to_the_memory_that_it_needs(monkeypatch: pytest.MonkeyPat
         ("local[*]", 2, True),
         ("local[*]", 4, False),
         ("local[*]", None, False),
-        ("yarn", 2, False),
+        ("local-cluster[2,1,1024]", 2, False),
+        ("yarn", 64, True),
     ],
 )
 def test_few_cores_have_the_collector_of_one_thread_and_less_heap(
     master: str, cores: int | None, is_serial: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """With as many tasks at once as read for themselves, Java chooses."""
+    """With as many tasks at once as read for themselves, Java chooses; those of a cluster run elsewhere."""
     monkeypatch.setattr("applier.runtime.jvm.spark_session.os.cpu_count", lambda: cores)
     monkeypatch.delenv("JAVA_TOOL_OPTIONS", raising=False)
 
@@ -169,6 +170,16 @@ def test_a_collector_of_the_user_is_the_only_one(where: str, monkeypatch: pytest
     settings = _settings({"spark.master": "local[1]", **({where: chosen} if where != "environment" else {})})
 
     assert "-XX:+UseSerialGC" not in settings["spark.driver.extraJavaOptions"]
+
+
+def test_options_of_executors_are_safe_beside_those_of_their_machines() -> None:
+    """No collector is named: a JVM that has two does not start. The user's options come last."""
+    given = {"spark.master": "yarn", "spark.executor.extraJavaOptions": "-XX:G1HeapRegionSize=8m"}
+    options = _settings(given)["spark.executor.extraJavaOptions"].split()
+    assert options[0] == "-XX:G1HeapRegionSize=32m"
+    assert options[-1] == "-XX:G1HeapRegionSize=8m"
+    assert not any(option.startswith("-XX:+Use") for option in options)
+    assert "spark.executor.extraJavaOptions" not in _settings()
 
 
 def test_a_cluster_keeps_its_own_addresses() -> None:
