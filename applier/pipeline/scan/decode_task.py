@@ -62,6 +62,7 @@ class DecodeTask:
         cuts: DDL that cut the rows of a table into segments.
         typed: Per table and segment the version whose column types and key count, where the feed's DDL show more
             than its rows.
+        changed: As `Known.changed`.
         shown: What DDL and watermarks show beside, where the protocol does not hold the names of tables.
         skip: Offsets of messages that were set aside as dead letters.
         late: In offset order what shows rows that come behind a DDL of an earlier step.
@@ -84,6 +85,7 @@ class DecodeTask:
     order: FeedOrder = field(default_factory=ResolvedOrder)
     cuts: Mapping[TableName, Sequence[int]] = field(default_factory=dict)
     typed: Mapping[TableName, Sequence[TableVersion | None]] = field(default_factory=dict)
+    changed: Mapping[TableName, int] = field(default_factory=dict)
     shown: Shown | None = None
     skip: Mapping[TopicPartition, frozenset[int]] = field(default_factory=dict)
     late: Lates = field(default_factory=dict)
@@ -162,7 +164,7 @@ class _TaskState:
         self._decoder = decoder
         self.found = TaskResult()
         self._admission = Admission(job, self.found)
-        self._versions = TaskVersions(decoder, job.versions, job.typed, job.cuts, job.shown)
+        self._versions = TaskVersions(decoder, job.versions, job.typed, job.cuts, job.changed, job.shown)
         self.rows = RowGroups(job, decoder.wire, self._versions, self._admission, self.found)
         self._is_taught = False
         self._named = decoder if isinstance(decoder, NamedByDdl) else None

@@ -41,6 +41,7 @@ class Known:
         loaded: TSO of the export that the rows of a table come from.
         misnamed: Tables whose names may be those of others upstream, or of none.
         named: Tables that are followed, those included whose CREATE TABLE is yet to come.
+        changed: As `State.changed_at`, of the tables that a DDL has changed.
         lives: As `State.lives`.
         past: As `DdlProgress.past`.
         splits: As `DecodeTask.splits`.
@@ -60,6 +61,7 @@ class Known:
     misnamed: frozenset[TableName] = frozenset()
     loaded: Mapping[TableName, int] = field(default_factory=dict)
     named: frozenset[TableName] = frozenset()
+    changed: Mapping[TableName, int] = field(default_factory=dict)
     lives: Lives | None = None
     past: Sequence[PastDdl] = ()
     splits: Mapping[TableName, Sequence[int]] = field(default_factory=dict)
@@ -98,6 +100,7 @@ class Known:
             misnamed=frozenset(name for name, found in state.completeness.items() if found.is_misnamed),
             named=frozenset(state.completeness),
             loaded=state.loaded,
+            changed={name: at for name in state.tables if (at := state.changed_at(name))},
             lives=state.lives,
             past=tuple(state.ddl.past),
         )

@@ -107,7 +107,7 @@ class RowGroups:
         if version is None:
             self._found.wait(Waiting(name, number, ts, count, place))
             return None
-        groups[where] = kind(self._versions.typed(version, cut), by_place=self._job.order.by_place)
+        groups[where] = kind(self._versions.typed(version, cut, ts), by_place=self._job.order.by_place)
         return groups[where]
 
     def finish(self) -> None:

@@ -105,6 +105,7 @@ class WindowScanner:
             self.template,
             order=order,
             typed=typed,
+            changed=known.changed if self.rows_describe else {},
             late=late,
             splits=known.splits,
             whole=frozenset(self.whole),

@@ -8,7 +8,7 @@ from applier.changefeed.row_block import ColumnBlock
 from applier.changefeed.table import TableName, TableVersion
 from applier.decode.avro.namesakes import Shown
 from applier.decode.decoder import Decoder, NamedByDdl
-from applier.sink.evolve.row_columns import is_of_rows, widened
+from applier.sink.evolve.row_columns import is_of_rows, unrounded, widened
 
 
 class TaskVersions:
@@ -22,6 +22,7 @@ class TaskVersions:
         known: The versions that are known before the task.
         typed: Per table and segment the version whose column types and key count.
         cuts: DDL that cut the rows of a table into segments.
+        changed: As `Known.changed`.
         shown: What DDL and watermarks show beside; None where the protocol needs none of it.
     """
 
@@ -31,12 +32,14 @@ class TaskVersions:
         known: Sequence[TableVersion],
         typed: Mapping[TableName, Sequence[TableVersion | None]],
         cuts: Mapping[TableName, Sequence[int]],
+        changed: Mapping[TableName, int],
         shown: Shown | None = None,
     ) -> None:
         self.counted: set[TableName] = set()
         self._decoder = decoder
         self._typed = typed
         self._cuts = cuts
+        self._changed = changed
         self._versions: dict[tuple[TableName, int], TableVersion] = {}
         for version in known:
             self.learn(version)
@@ -70,14 +73,18 @@ class TaskVersions:
             self.typed(version, number).key == block.key for number in range(len(cuts) + 1)
         )
 
-    def typed(self, version: TableVersion, number: int) -> TableVersion:
-        """A version with the types and the key that DDL give it in a segment.
+    def typed(self, version: TableVersion, number: int, ts: int = 0) -> TableVersion:
+        """A version with the types and the key that DDL, or a load, give it in a segment for rows of a commit ts.
 
-        Types that are known from former rows alone give way to wider ones.
+        Types that are known from former rows alone give way to wider ones, and FLOAT to the DOUBLE of newer rows.
         """
         tracked = self._typed.get(version.name, ())
         known = tracked[min(number, len(tracked) - 1)] if tracked else None
         if known is None:
             return version
         refined = version.refined(known)
-        return widened(refined, version) if is_of_rows(known) else refined
+        if is_of_rows(known):
+            return widened(refined, version)
+        # Rows from before a MODIFY to FLOAT may lag behind it, and TiDB has rounded their values.
+        changed = 0 if number else self._changed.get(version.name, 0)
+        return unrounded(refined, version) if ts > changed or not changed else refined

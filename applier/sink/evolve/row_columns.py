@@ -153,6 +153,17 @@ def widened(version: TableVersion, *others: TableVersion) -> TableVersion:
     return replace(version, columns=tuple(columns)) if columns != list(version.columns) else version
 
 
+def unrounded(version: TableVersion, shown: TableVersion) -> TableVersion:
+    """The version with DOUBLE instead of FLOAT where rows show that: of all values that do not fit a type, only those
+    of a DOUBLE pass for it, rounded.
+
+    Some builds show FLOAT(M,D) as DOUBLE.
+    """
+    reals = {c.name for c in version.columns if c.type.name == "float" and c.type.scale is None}
+    doubles = tuple(c for c in shown.columns if c.name in reals and c.type.name == "double")
+    return widened(version, replace(shown, columns=doubles)) if doubles else version
+
+
 def proven(version: TableVersion, table: TableVersion) -> TableVersion:
     """What rows of a version show of their table if no commit ts shows that they are newer than it.
 

@@ -16,7 +16,7 @@ import pytest
 
 from applier.changefeed.applied_offsets import AppliedOffsets
 from applier.changefeed.message import MESSAGE_SCHEMA, by_place
-from applier.changefeed.table import ColumnType, TableName, TableVersion
+from applier.changefeed.table import Column, ColumnType, TableName, TableVersion
 from applier.changefeed.types import TypeRules, arrow_type
 from applier.decode.avro.decoder import AvroDecoder
 from applier.decode.debezium.json_decoder import DebeziumDecoder
@@ -67,6 +67,7 @@ def decimal(digits: int, value: str) -> Kind:
 
 
 TINY, INT, BIG = kind("int16", "tinyint", -100), kind("int32", "int", -(2**30)), kind("int64", "bigint", 2**60)
+DOUBLE_TENTH = kind("double", "double", 0.1)
 FLOAT, DOUBLE = kind("float", "float", 0.5), kind("double", "double", 1e300)
 MEDIUM_U, INT_U, BIG_U = (
     kind("int32", "mediumint unsigned", 2**24 - 1),
@@ -109,6 +110,7 @@ class Lake:
     rows: dict[int, object] = field(default_factory=dict)
     is_key: bool = False
     schemas: Schemas | None = None
+    changed_at: int = 0
 
     @property
     def type(self) -> ColumnType:
@@ -136,7 +138,11 @@ class Lake:
         parts = self._parts(step)
         batch = Batch(NAME, parts, 0, extent=ReadExtent({}, {}))
         state: Any = SimpleNamespace(
-            versions=self.versions, tables={NAME: self.tracked}, loaded={}, changed_at=lambda _: 0, track=self.track
+            versions=self.versions,
+            tables={NAME: self.tracked},
+            loaded={},
+            changed_at=lambda _: self.changed_at,
+            track=self.track,
         )
         state.tables = SimpleNamespace(get=lambda _: self.tracked)
         targets: Any = SimpleNamespace(covered=lambda _: AppliedOffsets(newest=self.newest))
@@ -161,6 +167,7 @@ class Lake:
             TS * 2,
             order=OffsetOrder(),
             typed=typed,
+            changed={NAME: self.changed_at} if self.changed_at else {},
         )
         found = TaskResult.sum([job(by_place(self._messages(rows))) for rows in step])
         if found.bad:
@@ -268,3 +275,41 @@ def test_types_of_a_ddl_are_not_widened_by_rows() -> None:
     lake.rows.clear()
     lake.apply([[Row(1, TS + 3, kind("int64", "bigint", 7))]])
     assert (lake.type, lake.rows) == (ColumnType("int"), {1: 7})
+
+
+def told(kind: ColumnType, at: int, *, changed_at: int = 0) -> Lake:
+    """The table as a load or a DDL shows it."""
+    lake = Lake(newest=at, changed_at=changed_at)
+    columns = (Column("id", ColumnType("int"), nullable=False), Column("v", kind))
+    lake.track(TableVersion(NAME, at, columns, handle_key=("id",)))
+    return lake
+
+
+@pytest.mark.parametrize("changed_at", [0, TS + 3], ids=["loaded", "behind a DDL"])
+def test_a_double_that_newer_rows_show_is_not_rounded_to_the_float_of_a_load_or_a_ddl(
+    changed_at: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """No error would show it: a DOUBLE passes for a FLOAT, with other digits."""
+    for real in (kind("double", "double", 0.1), avro("DOUBLE", "double", 0.1)):
+        schemas = schemas_of([real])
+        monkeypatch.setattr(decode_task, "decoder_of_thread", partial(_decoder, schemas))
+        lake = told(ColumnType("float"), TS + 3, changed_at=changed_at)
+        lake.schemas = schemas
+        lake.apply([[Row(1, TS + 5, real)]])
+        assert (lake.type, lake.rows) == (ColumnType("double"), {1: 0.1})
+
+
+@pytest.mark.parametrize(
+    ("known", "shown", "at"),
+    [
+        (ColumnType("float"), DOUBLE_TENTH, TS + 1),
+        (ColumnType("float"), kind("float", "float", 0.1), TS + 5),
+        (ColumnType("float", length=7, scale=2), DOUBLE_TENTH, TS + 5),
+    ],
+    ids=["a row from before the MODIFY", "a row that shows a FLOAT", "FLOAT(M,D), which some builds show as DOUBLE"],
+)
+def test_a_float_stays_one_where_a_ddl_or_the_rows_show_it(known: ColumnType, shown: Kind, at: int) -> None:
+    """TiDB holds the rounded value then."""
+    lake = told(known, TS + 3, changed_at=TS + 3)
+    lake.apply([[Row(1, at, shown)]])
+    assert (lake.type, lake.rows) == (known, {1: 0.10000000149011612})
