@@ -20,7 +20,7 @@ from applier.pipeline.scan.window_scan import WindowScan
 def spelling(found: WindowScan, known: Known) -> Spelling:
     """How the tables are spelt, those that a window shows included."""
     names = (name for name, _ in [*known.versions, *found.versions, *found.results.parts])
-    found_names = Spelling(known.tables, (*names, *known.named))
+    found_names = Spelling((*known.tables, *known.exported), (*names, *known.named))
     found_names.doubt(known.misnamed)
     return found_names
 

@@ -14,6 +14,7 @@ from applier.changefeed.completeness import Completeness, Reason, Why
 from applier.changefeed.event import SchemaChange
 from applier.changefeed.filter import TableFilter
 from applier.changefeed.message import Position
+from applier.changefeed.position import FeedPosition
 from applier.changefeed.table import TableName, TableVersion
 from applier.changefeed.types import TypeRules
 from applier.config.settings import TablesSection
@@ -205,6 +206,26 @@ def test_the_next_windows_do_not_count_on_a_name_that_renames_of_an_open_order_m
 
     assert (P in names, P in state.parked) == (is_known, True)
     assert str(names.of(TableName("a", "P"))) == "a.p", "it is this table that statements name all the same"
+
+
+@pytest.mark.parametrize(("tso", "is_there"), [(1, True), (2, False)], ids=["loaded", "loaded as of a later moment"])
+def test_a_table_that_an_export_alone_shows_takes_part_in_a_swap(tso: int, *, is_there: bool) -> None:
+    """It was parked before its first row came: the swap would park both tables, under names that they have left."""
+    state = State(mock.MagicMock(), Checkpoint(1, 1, 1, 0, Holder("t", "h")))
+    place = FeedPosition(P, tso, is_loaded=True)
+    state.tables.put(TableVersion(Q, 1, ()))
+    state.completeness[P] = Completeness(Reason(Why.BY_HAND, "a test"), since=1, position=place)
+    between = TableName("a", "between")
+    swap = [(between, Q), (P, between), (Q, P)]
+    parts = [
+        Barrier(SchemaChange(5, f"RENAME TABLE {old} TO {new}", "a"), "t", Position(0, offset, 0))
+        for offset, (old, new) in enumerate(swap)
+    ]
+    names = spelling(cast("Any", mock.MagicMock(versions=(), results=mock.MagicMock(parts=()))), Known.of(state, {}, 1))
+
+    found = [ddl.barrier.position.offset for ddl in read_all(parts, names) if ddl.refused is None]
+
+    assert found == ([1, 2, 0] if is_there else [])
 
 
 def test_a_table_that_is_made_behind_such_renames_has_letters_of_its_own() -> None:
