@@ -74,7 +74,9 @@ class Resumption:
         if self._is_tidy:
             return
         targets, states = self.main.targets, self.main.state.completeness
-        needed = [name for name, known in states.items() if known.needs_export]
+        exports = [(name, known.position) for name, known in states.items() if known.needs_export]
+        # A table that was renamed while it was parked still needs what was loaded under its former name.
+        needed = {each for name, place in exports for each in (name, name if place is None else place.name)}
         self._forget_copies(targets.confirm, LoadTables(targets.catalog, targets.feed.name).others(needed))
         self._is_tidy = True
 

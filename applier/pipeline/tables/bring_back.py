@@ -80,7 +80,7 @@ def _due(main: Pipeline, name: TableName, known: Completeness) -> Completeness:
             load = f"applier load -c {main.config.path} --from DIR --tables {option([name])}"
             raise ConfigError([f"{what} Export it with `{EXPORT}` and run `{load}`."])
         position = found.position
-    since = known.since or state.resolved_ts
+    since = known.since if known.is_parked else state.resolved_ts
     reason = known.reason if known.is_parked else Reason(Why.REBUILT)
     # From its CREATE TABLE on, the table lacks nothing.
     lacked = known.lacked if position.version is not None else None

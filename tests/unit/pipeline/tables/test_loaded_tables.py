@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
+from unittest import mock
 
 import pytest
 
@@ -12,8 +13,10 @@ from applier.changefeed.completeness import Completeness, Reason, Why
 from applier.changefeed.position import FeedPosition
 from applier.changefeed.table import TableName
 from applier.errors import TableMismatch, TerminalError
+from applier.pipeline.jobs import resumption
 from applier.pipeline.tables.bring_back import bring_back
 from applier.pipeline.tables.completeness import judge
+from applier.pipeline.tables.loads import place_of
 from applier.pipeline.tables.parking import follow_include, give_up
 
 NAME = TableName("shop", "items")
@@ -82,3 +85,29 @@ def test_a_table_that_left_the_feed_itself_stays_parked_while_it_is_not_there() 
     judge(main.state, main.targets, main.config)
 
     assert not main.state.completeness[NAME].is_due
+
+
+def test_a_table_that_was_whole_up_to_nothing_when_it_was_parked_is_not_said_to_be_whole_up_to_now() -> None:
+    """Readers would take what it shows for all that it was when it was resumed."""
+    main = _main(Completeness(Reason(Why.BY_HAND), position=FeedPosition(NAME, 7, version=7, is_loaded=True)))
+
+    bring_back(main, [NAME])
+
+    assert main.state.completeness[NAME].since == 0
+
+
+def test_what_was_loaded_of_a_table_that_was_renamed_while_it_was_parked_is_kept() -> None:
+    """A start removed it as that of no table: the resumption found it gone, and all rows had to be exported again."""
+    renamed, place = TableName("shop", "things"), FeedPosition(NAME, 7, version=7, is_loaded=True)
+    main = _main(Completeness(Reason(Why.LOADING)))
+    main.state.completeness = {renamed: Completeness(Reason(Why.BY_HAND), position=place)}
+    main.state.checkpoint.resuming = None
+    made = [place_of("cf", name) for name in (NAME, TableName("shop", "gone"))]
+    main.targets.catalog = SimpleNamespace(list=lambda _: made)
+    main.targets.feed.name, main.targets.confirm = "cf", lambda: None
+
+    with mock.patch.object(resumption, "Copies") as copies:
+        copies.return_value.there.return_value = []
+        resumption.Resumption(main).advance(is_busy=False)
+
+    copies.return_value.discard.assert_called_once_with(made[1:])
