@@ -8,7 +8,7 @@ from applier.changefeed.row_block import ColumnBlock
 from applier.changefeed.table import TableName, TableVersion
 from applier.decode.avro.namesakes import Shown
 from applier.decode.decoder import Decoder, NamedByDdl
-from applier.sink.evolve.row_columns import is_of_rows, unrounded, widened
+from applier.sink.evolve.row_columns import is_of_rows, unmistaken, widened
 
 
 class TaskVersions:
@@ -76,15 +76,16 @@ class TaskVersions:
     def typed(self, version: TableVersion, number: int, ts: int = 0) -> TableVersion:
         """A version with the types and the key that DDL, or a load, give it in a segment for rows of a commit ts.
 
-        Types that are known from former rows alone give way to wider ones, and FLOAT to the DOUBLE of newer rows.
+        Types that are known from former rows alone give way to wider ones, and all to those of newer rows whose values
+        would pass for others.
         """
         tracked = self._typed.get(version.name, ())
         known = tracked[min(number, len(tracked) - 1)] if tracked else None
         if known is None:
             return version
         refined = version.refined(known)
-        if is_of_rows(known):
-            return widened(refined, version)
-        # Rows from before a MODIFY to FLOAT may lag behind it, and TiDB has rounded their values.
         changed = 0 if number else self._changed.get(version.name, 0)
-        return unrounded(refined, version) if ts > changed or not changed else refined
+        if ts > changed or not changed:
+            # Rows from before a MODIFY to FLOAT may lag behind it, and TiDB has rounded their values.
+            refined = unmistaken(refined, version)
+        return widened(refined, version) if is_of_rows(known) else refined

@@ -17,7 +17,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from applier.changefeed.table import Column, TableName, TableVersion, fingerprint
+from applier.changefeed.table import Column, ColumnType, TableName, TableVersion, fingerprint
 from applier.changefeed.types import TypeRules
 from applier.errors import SchemaChangeRefused, TableMismatch
 from applier.sink.evolve.casts.cast import family, wider
@@ -153,15 +153,24 @@ def widened(version: TableVersion, *others: TableVersion) -> TableVersion:
     return replace(version, columns=tuple(columns)) if columns != list(version.columns) else version
 
 
-def unrounded(version: TableVersion, shown: TableVersion) -> TableVersion:
-    """The version with DOUBLE instead of FLOAT where rows show that: of all values that do not fit a type, only those
-    of a DOUBLE pass for it, rounded.
+def unmistaken(version: TableVersion, shown: TableVersion) -> TableVersion:
+    """The version with the types of rows where their values would pass for others in its own: a DOUBLE, rounded, for a
+    FLOAT; a large BIGINT UNSIGNED, which some protocols write as a negative number, for a BIGINT.
 
-    Some builds show FLOAT(M,D) as DOUBLE.
+    Some builds show FLOAT(M,D) as DOUBLE, and BIGINT UNSIGNED as BIGINT.
     """
-    reals = {c.name for c in version.columns if c.type.name == "float" and c.type.scale is None}
-    doubles = tuple(c for c in shown.columns if c.name in reals and c.type.name == "double")
-    return widened(version, replace(shown, columns=doubles)) if doubles else version
+    columns = [(known, shown.column(known.name)) for known in version.columns]
+    found = tuple(
+        known if told is None or not _is_mistaken(known.type, told.type) else replace(known, type=told.type)
+        for known, told in columns
+    )
+    return version if found == version.columns else replace(version, columns=found)
+
+
+def _is_mistaken(known: ColumnType, shown: ColumnType) -> bool:
+    if known.name == "bigint" == shown.name:
+        return shown.unsigned and not known.unsigned
+    return (known.name, known.scale, shown.name) == ("float", None, "double")
 
 
 def proven(version: TableVersion, table: TableVersion) -> TableVersion:

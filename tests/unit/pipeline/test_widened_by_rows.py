@@ -285,18 +285,30 @@ def told(kind: ColumnType, at: int, *, changed_at: int = 0) -> Lake:
     return lake
 
 
+_DOUBLE, _UNSIGNED = ColumnType("double"), ColumnType("bigint", unsigned=True)
+
+
 @pytest.mark.parametrize("changed_at", [0, TS + 3], ids=["loaded", "behind a DDL"])
-def test_a_double_that_newer_rows_show_is_not_rounded_to_the_float_of_a_load_or_a_ddl(
-    changed_at: int, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(
+    ("known", "shown", "real", "value"),
+    [
+        (ColumnType("float"), _DOUBLE, DOUBLE_TENTH, 0.1),
+        (ColumnType("float"), _DOUBLE, avro("DOUBLE", "double", 0.1), 0.1),
+        (ColumnType("bigint"), _UNSIGNED, kind("int64", "bigint unsigned", -1), Decimal(2**64 - 1)),
+        (ColumnType("bigint"), _UNSIGNED, avro("BIGINT UNSIGNED", "long", -1), Decimal(2**64 - 1)),
+    ],
+    ids=["double", "avro double", "unsigned", "avro unsigned"],
+)
+def test_a_value_of_newer_rows_is_not_taken_for_another_in_the_type_of_a_load_or_a_ddl(
+    known: ColumnType, shown: ColumnType, real: Kind, value: object, changed_at: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """No error would show it: a DOUBLE passes for a FLOAT, with other digits."""
-    for real in (kind("double", "double", 0.1), avro("DOUBLE", "double", 0.1)):
-        schemas = schemas_of([real])
-        monkeypatch.setattr(decode_task, "decoder_of_thread", partial(_decoder, schemas))
-        lake = told(ColumnType("float"), TS + 3, changed_at=changed_at)
-        lake.schemas = schemas
-        lake.apply([[Row(1, TS + 5, real)]])
-        assert (lake.type, lake.rows) == (ColumnType("double"), {1: 0.1})
+    """No error would show it: a DOUBLE passes for a FLOAT, rounded, and a large unsigned number for a negative one."""
+    schemas = schemas_of([real])
+    monkeypatch.setattr(decode_task, "decoder_of_thread", partial(_decoder, schemas))
+    lake = told(known, TS + 3, changed_at=changed_at)
+    lake.schemas = schemas
+    lake.apply([[Row(1, TS + 5, real)]])
+    assert (lake.type, lake.rows) == (shown, {1: value})
 
 
 @pytest.mark.parametrize(
