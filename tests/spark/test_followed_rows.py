@@ -16,7 +16,7 @@ from tests.spark.world import START, Make, World
 
 pytestmark = pytest.mark.spark
 
-_CONNECT = {"int": "int32", "bigint": "int64"}
+_CONNECT = {"int": "int32", "bigint": "int64", "bigint unsigned": "int64"}
 
 
 def put(world: World, kinds: Mapping[str, str], row: Mapping[str, Any]) -> None:
@@ -56,9 +56,10 @@ def rows(world: World) -> list[dict[str, Any]]:
     [
         ({"id": "int", "v": "int", "b": "int"}, {"id": "int", "v": "int"}),
         ({"id": "int", "v": "int"}, {"id": "int", "v": "bigint"}),
+        ({"id": "int", "v": "bigint"}, {"id": "int", "v": "bigint unsigned"}),
         ({"id": "int", "v": "int"}, {"id": "bigint", "v": "int"}),
     ],
-    ids=["drop", "widen", "widen the key"],
+    ids=["drop", "widen", "unsigned", "widen the key"],
 )
 def test_what_rows_changed_is_not_changed_again_behind_a_crash(
     make: Make, crash: Callable[[str], None], before: Mapping[str, str], after: Mapping[str, str]
