@@ -606,7 +606,7 @@ class TableLife:
             self.seen.add(f"{known.state} {known.why}")
             problem = self._wrong_state(name, life, known, state.resolved_ts)
             found += [f"{name} {problem}: {wording.sentence(TableName(*name), known)}"] if problem else []
-            if known.is_parked and name in here and not self._is_true(life, known, here[name]):
+            if known.is_parked and name in here and not self._may_show(name, life, known, here[name]):
                 found.append(f"{name} does not show what it was at {known.since}")
         return found
 
@@ -647,6 +647,12 @@ class TableLife:
                 )
                 return "" if is_owed else "is parked, but no statement is refused"
         return "is parked without a cause"
+
+    def _may_show(self, name: Name, life: Life, known: Completeness, table: Any) -> bool:
+        """Whether a parked table shows what it was, or what had its name in an export from before a rename."""
+        loaded = self._lives.at(known.since).get(name, life)
+        lives = {life, loaded} if loaded in self._loads.whole_at else {life}
+        return life in self._damaged or any(self._is_true(one, known, table) for one in lives)
 
     def _is_true(self, life: Life, known: Completeness, table: Any) -> bool:
         """Whether a parked table shows what it was when it was parked, before or after a DDL of that very moment."""
