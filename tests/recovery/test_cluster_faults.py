@@ -166,17 +166,37 @@ def test_what_a_cluster_cannot_do_is_one_sentence(cluster: SparkCluster, tasks: 
 
 @pytest.mark.timeout(600)
 @pytest.mark.soak
-def test_no_executor_is_left(cluster: SparkCluster, tasks: HeldTasks, tmp_path: Path) -> None:
-    """A stop request ends a job that cannot end; and a run that waits for executors goes on once there are some."""
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_stop_request_ends_a_job_that_cannot_end(
+    number: signal.Signals, cluster: SparkCluster, tasks: HeldTasks, tmp_path: Path
+) -> None:
+    """Where no executor is left, the step under way never ends."""
     found = _feed(tmp_path, cluster, tasks)
     found.raw["run"] = {"stop_seconds": 1}
     tasks.hold("decode")
+
     with _started(found, tmp_path) as running:
         tasks.executor_of("decode")
         with _no_worker(cluster):
-            stopped = running.end(signal.SIGINT)
+            stopped = running.end(number)
     tasks.let_go("decode")
+    ended = once(found.raw, tmp_path)
+
+    assert (stopped.code, stopped.said) == (
+        0,
+        "Stopped 1 s after the request, in the middle of a step, which the next start does again.",
+    )
+    assert ended.code == 0, ended.everything
+    _is_whole(found, tmp_path)
+
+
+@pytest.mark.timeout(600)
+@pytest.mark.soak
+def test_executors_come_back(cluster: SparkCluster, tasks: HeldTasks, tmp_path: Path) -> None:
+    """A step that waits for executors keeps the changefeed, and goes on once there are some."""
+    found = _feed(tmp_path, cluster, tasks)
     tasks.hold("stage")
+
     with _started(found, tmp_path) as running:
         tasks.executor_of("stage")
         with _no_worker(cluster):
@@ -185,10 +205,6 @@ def test_no_executor_is_left(cluster: SparkCluster, tasks: HeldTasks, tmp_path: 
         tasks.let_go("stage")
         ended = running.wait()
 
-    assert (stopped.code, stopped.said) == (
-        0,
-        "Stopped 1 s after the request, in the middle of a step, which the next start does again.",
-    )
     assert (told["holder"]["pid"], told["holder"]["released"]) == (running.pid, False)
     assert ended.code == 0, ended.everything
     _is_whole(found, tmp_path)
