@@ -39,6 +39,8 @@ _MOST_RANGES = 64
 
 _AGAIN = "the window is read again."
 
+_OWN_RIGHTS = "let the machines of the cluster reach the storage with the rights of the driver: see docs/cluster.md."
+
 LEAST_BYTES = 2 << 20
 """Bytes of rows below which another task costs more than they do: a window of no more comes to this process."""
 
@@ -113,6 +115,7 @@ class Work:
         """An error of the storage names the machine: others may reach it."""
         if isinstance(outcome, TransientError | OutsideRefused) and not self.is_here:
             outcome.what = f"In a task on {platform.node()}: {outcome.what}"
+            outcome.hint = outcome.hint or _OWN_RIGHTS
         return outcome
 
 

@@ -18,7 +18,7 @@ import pytest
 from applier.changefeed.event import Op
 from applier.changefeed.table import TableName, TableVersion
 from applier.consume.source import PieceId, StageWork
-from applier.errors import OutsideRefused, TableMismatch, TransientError
+from applier.errors import ApplierError, OutsideRefused, TableMismatch, TransientError
 from applier.order.reduce import KEYED_SCHEMA
 from applier.pipeline.batches import far
 from applier.pipeline.batches.batch import Batch
@@ -221,28 +221,35 @@ def test_columns_may_be_called_as_those_of_iceberg_and_spark(
     ]
 
 
-class _Full(LocalStorage):
+class _Refusing(LocalStorage):
+    def __init__(self, error: type[ApplierError], hint: str) -> None:
+        self._error, self._hint = error, hint
+
     def create(self, location: str) -> Any:
         """See `Storage.create`."""
-        raise OutsideRefused(f"Cannot write {location}: Permission denied.", "check the rights.")
+        raise self._error(f"Cannot write {location}: no rights.", self._hint)
 
 
 @pytest.mark.parametrize(("least", "start"), [(200, f"In a task on {platform.node()}: Cannot"), (1 << 20, "Cannot")])
+@pytest.mark.parametrize("hint", ["check the rights.", ""])
+@pytest.mark.parametrize("error", [OutsideRefused, TransientError])
 def test_what_a_storage_refuses_to_a_task_names_its_machine(
-    least: int, start: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    error: type[ApplierError], hint: str, least: int, start: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The driver may well have the rights, and then nobody would find the fault there."""
     monkeypatch.setattr(far, "LEAST_BYTES", least)
     result = TaskResult(parts={(ACCOUNT, 0): [changed([*range(9)], first=Op.UPDATE, of=version(("id", "bigint")))]})
     changes = batch(result, kept(result), tmp_path)
     assert changes.plan is not None
-    plan = changes.plan = replace(changes.plan, storage=_Full())
+    plan = changes.plan = replace(changes.plan, storage=_Refusing(error, hint))
 
     changes.rows.stage([changes])
 
-    with pytest.raises(OutsideRefused) as refused:
+    with pytest.raises(error) as refused:
         changes.staged(plan)
-    assert str(refused.value).startswith(f"{start} write {tmp_path}")
+    assert refused.value.what.startswith(f"{start} write {tmp_path}")
+    of_cluster = "let the machines of the cluster reach the storage with the rights of the driver: see docs/cluster.md."
+    assert refused.value.hint == (hint or (of_cluster if least == 200 else ""))
 
 
 class _ByJava(JavaStorage):
