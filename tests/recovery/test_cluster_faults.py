@@ -28,7 +28,9 @@ _MESSAGES = 60_000
 
 
 LOSSES = [
-    ("executor", ("decode", "stage"), ""),
+    # The first one is in `make test`: rows that the first job kept are lost as well, and read again.
+    ("executor", ("stage",), ""),
+    ("executor", ("decode",), ""),
     ("executor", (), "decoded:1:STOP"),
     ("worker", ("decode", "stage"), ""),
     ("worker", (), "data-files-staged:2:STOP"),
