@@ -129,6 +129,7 @@ class WindowScanner:
             if revised:
                 # What lies beyond the new end is not read: its resolved ts would claim rows that are not applied.
                 found.resolved, found.ceiling, found.waiting = dict(known.resolved), self.ceiling, []
+                local = local or not found.window.ranges  # Tasks have nothing to read.
                 with stopwatch.stage("read"):
                     run = self._reader(found, local=local)
         msg = f"a window of {window.messages} messages did not settle in {_MAX_PASSES} passes"

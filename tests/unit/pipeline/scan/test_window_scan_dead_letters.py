@@ -67,8 +67,10 @@ class MessageSource:
 
     def collect(self, window: Window) -> Messages:
         """See `Source`."""
-        (span,) = window.ranges.values()
-        return dict(by_place(self._rows.slice(span.start, len(span))))
+        found: Messages = {}
+        for span in window.ranges.values():
+            found = dict(by_place(self._rows.slice(span.start, len(span))))
+        return found
 
     def read(self, window: Window) -> Messages:
         """See `Source`."""
@@ -76,6 +78,7 @@ class MessageSource:
 
     def map(self, window: Window, job: Job[R]) -> list[R]:
         """See `Source`."""
+        assert window.ranges, "Spark makes no task of nothing"
         self.passes += 1
         return [job(self.collect(window).items())]
 
@@ -120,9 +123,23 @@ def test_each_bad_value_is_set_aside_in_a_few_passes(key: Callable[[int], int]) 
     assert source.passes <= 6
 
 
-def _survey(source: MessageSource) -> WindowScan:
+def test_a_window_that_ends_where_it_begins_needs_no_task() -> None:
+    """The first message stops the changefeed: tasks have read it, and nothing is left to read."""
+    bootstrap = {**_message("BOOTSTRAP", 0, tableSchema=_SCHEMA), "commitTs": 0}
+    source = MessageSource([{**bootstrap, "tableSchema": {}}, _row("INSERT", 0, "7", 1), _message("WATERMARK", 2)])
+
+    found = _survey(source, keep_bad=False)
+
+    assert not found.window.ranges
+    assert found.error is not None
+    assert "at shop/0:0: " in str(found.error)
+    assert found.kept is None
+    assert source.passes == 1
+
+
+def _survey(source: MessageSource, *, keep_bad: bool = True) -> WindowScan:
     template = DecodeTask("simple", DecoderOptions(), TypeRules(), ("*.*",), (), upto=0)
-    scanner = WindowScanner(source, template, rows_describe=False, keep_bad=True)
+    scanner = WindowScanner(source, template, rows_describe=False, keep_bad=keep_bad)
     ends = {PLACE: source.window.ranges[PLACE].end}
     known = Known({}, ends, {}, 0, {}, frozenset(), {}, Tables())
     return scanner.scan(source.window, known, Stopwatch(), local=False)
