@@ -96,7 +96,7 @@ def groups(files: Iterable[IndexedFile]) -> list[list[FileRows]]:
     result, held = list[list[FileRows]](), float(GROUP_BYTES)
     for file in files:
         count = -(-file.file.size // GROUP_BYTES)
-        edges = [file.file.records * number // count for number in range(count + 1)]
+        edges = sorted({file.file.records * number // count for number in range(count + 1)})
         for rows in (FileRows(file, *edge) for edge in pairwise(edges)):
             if held + rows.size > GROUP_BYTES:
                 result.append([])

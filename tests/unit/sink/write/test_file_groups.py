@@ -222,6 +222,20 @@ def test_large_files_are_cut_between_row_groups(tmp_path: Path, monkeypatch: pyt
     assert [number for _, part in read for number in part["id"].to_pylist()] == list(range(1, 100, 2))
 
 
+def test_files_of_fewer_rows_than_parts_are_cut_all_the_same() -> None:
+    """A row may have more bytes than a group, and a file that another writer has added may have no row."""
+    empty, large, small = (
+        IndexedFile(DataFile(path, "parquet", records, size), (), (), None)
+        for path, records, size in [("e", 0, 1_000), ("l", 2, 5 * file_groups.GROUP_BYTES), ("s", 1, 1_000)]
+    )
+
+    found = groups([empty, large, small])
+
+    told = [[(rows.file.file.path, rows.first, rows.end) for rows in group] for group in found]
+    assert told == [[("l", 0, 1)], [("l", 1, 2)], [("s", 0, 1)]]
+    assert groups([empty]) == []
+
+
 def test_small_files_and_what_java_alone_reaches_stay_here(tmp_path: Path) -> None:
     """A job costs more than a few megabytes, and a task has no JVM to ask."""
     tasks = Tasks()
