@@ -105,9 +105,13 @@ class WindowSize:
         if messages:
             self._message_bytes = size / messages
 
-    def adapt(self, longest: int, *, is_enough: bool) -> None:
-        """Go back to the usual size, or allow twice as much if that was not enough, at most `longest` times it."""
+    def is_longest(self, longest: int, *, is_whole: bool) -> bool:
+        """Whether a window has `longest` times its usual size; where partitions are read whole, a share of it."""
+        return (self.stretch if is_whole else self.times) >= longest
+
+    def adapt(self, longest: int, *, is_enough: bool, is_whole: bool = False) -> None:
+        """Go back to the usual size, or allow twice as much if that was not enough; see `is_longest`."""
         if is_enough:
             self.stretch = 1
-        elif self.times < longest:
+        elif not self.is_longest(longest, is_whole=is_whole):
             self.stretch = min(self.stretch * 2, longest)

@@ -100,7 +100,7 @@ class StepReader:
     @property
     def is_longest(self) -> bool:
         """Whether the window has the most messages that one may have."""
-        return self._size.times >= self._longest
+        return self._size.is_longest(self._longest, is_whole=bool(self.scanner.whole))
 
     def look(self, ends: Mapping[TopicPartition, int] | None, stopwatch: Stopwatch) -> NextStep:
         """Read the next window without applying anything; see `step` for the arguments and the errors."""
@@ -251,7 +251,7 @@ class StepReader:
         if moved or found.scan.error is not None:
             self._size.adapt(self._longest, is_enough=True)
         elif is_below_tables or not found.is_complete(self.state.next_offsets):
-            self._size.adapt(self._longest, is_enough=False)
+            self._size.adapt(self._longest, is_enough=False, is_whole=bool(self.scanner.whole))
 
     def described(self, scan: WindowScan) -> list[TableVersion]:
         """The tables that a feed begun midstream only describes: no CREATE TABLE of them comes.
