@@ -68,7 +68,7 @@ _MOST_PROCESSES = 4
 
 _PARTITION = ("topic", "partition")
 
-_SILENT = "TaskReading from Kafka failed: no message came for a minute, though the topic has more."
+_SILENT = "Reading from Kafka failed: no message came for a minute, though the topic has more."
 _AGAIN = "the read is tried again; check the brokers."
 
 
@@ -363,4 +363,4 @@ def read_refusal(error: Exception) -> TransientError | TerminalError:
         return SourceLost(f"Kafka no longer has the offsets to read: {told(chain)}", "see docs/what-if.md.")
     if lasting := refusal("Messages cannot be read", chain, (*KAFKA, *SPARK)):
         return lasting
-    return TransientError(f"TaskReading from Kafka failed: {told(chain)}", _AGAIN)
+    return TransientError(f"Reading from Kafka failed: {told(chain)}", _AGAIN)

@@ -26,7 +26,7 @@ from applier.runtime.stop_requests import STOPPING, StopRequested, stop_signals
             TransientError,
             "Spark lost the executors of a job: .* Hint: .* spark.executor.memoryOverhead",
         ),
-        (RuntimeError("java.net.ConnectException: refused"), TransientError, "Reading from Kafka failed"),
+        (RuntimeError("java.net.ConnectException: refused"), TransientError, "^Reading from Kafka failed"),
     ],
 )
 def test_a_failed_read_is_told_for_what_it_is(error: Exception, kind: type[Exception], sentence: str) -> None:
