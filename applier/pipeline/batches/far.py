@@ -265,14 +265,17 @@ def _may_part(parts: Sequence[Pieces], key: Sequence[str] | None, schema: TableS
 
     The columns of a table without a key may be fewer than those of the feed, or have less digits.
     """
-    if key:
-        return all({name for name, _ in part.columns} == set(key) for part in parts)
-    fields = [(name, schema.field(name), kind) for part in parts for name, kind in part.columns]
-    return all(part.columns[0][0] == IMAGE for part in parts) and all(
-        field is not None and (field.arrow == kind or not pa.types.is_floating(field.arrow))
-        for name, field, kind in fields
-        if name != IMAGE
+    told = [dict(part.columns) for part in parts]
+    fields = [(schema.field(name), kind) for columns in told for name, kind in columns.items() if name != IMAGE]
+    return all(columns.keys() == {*key} if key else IMAGE in columns for columns in told) and all(
+        field is not None and _keeps_apart(kind, field.arrow) for field, kind in fields
     )
+
+
+def _keeps_apart(kind: pa.DataType, shown: pa.DataType) -> bool:
+    """Whether values that differ in the feed differ in a column, too: `1.0` and `1.00` are one decimal."""
+    is_parsed = pa.types.is_string(kind) and pa.types.is_decimal(shown)
+    return kind == shown or not (is_parsed or pa.types.is_floating(shown))
 
 
 def _sum(outcomes: Sequence[Outcome]) -> Outcome:

@@ -19,6 +19,8 @@ from applier.changefeed.event import Op
 from applier.changefeed.table import TableName, TableVersion
 from applier.consume.source import PieceId, StageWork
 from applier.errors import ApplierError, OutsideRefused, TableMismatch, TransientError
+from applier.order.bags import IMAGE
+from applier.order.pieces import Pieces
 from applier.order.reduce import KEYED_SCHEMA
 from applier.pipeline.batches import far
 from applier.pipeline.batches.batch import Batch
@@ -131,6 +133,31 @@ def test_rows_of_every_share_are_written_again_where_another_writer_was_first(
     found = [row for file in staged.rows or () for row in pq.read_table(file.path).to_pylist()]
     assert sorted(row["id"] for row in found) == [2, *range(100, 300)]
     assert {row["id"]: row["v"] for row in found}[2] == 20
+
+
+@pytest.mark.parametrize("key", [("id",), None])
+@pytest.mark.parametrize(
+    ("kind", "held", "may_part"),
+    [
+        (pa.int32(), pa.int64(), True),
+        (pa.string(), pa.string(), True),
+        (pa.string(), pa.decimal128(20, 2), False),
+        (pa.float64(), pa.float64(), True),
+        (pa.decimal128(20, 2), pa.float64(), False),
+        (pa.string(), None, False),
+    ],
+    ids=str,
+)
+def test_rows_that_are_equal_in_their_table_alone_are_not_parted(
+    kind: pa.DataType, held: pa.DataType | None, *, may_part: bool, key: tuple[str, ...] | None
+) -> None:
+    """`1.0` and `1.00` are one decimal: one share would add the row, and another look for it in the files."""
+    columns = (("id", kind),) if key else ((IMAGE, pa.int64()), ("id", kind))
+    part = Pieces(0, 0, 1, 2, True, columns, (0,), (0,), (0,), (9,), (0,), 10.0)
+    schema = pa.schema({"other": pa.int32()} if held is None else {"id": held})
+
+    assert far._may_part([part], key, TableSchema.parse(schema_json(schema, []))) == may_part
+    assert not far._may_part([part], ("id", "other"), TableSchema.parse(schema_json(schema, [])))
 
 
 def test_pieces_of_wide_rows_have_fewer_of_them(monkeypatch: pytest.MonkeyPatch) -> None:
