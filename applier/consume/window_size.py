@@ -105,13 +105,13 @@ class WindowSize:
         if messages:
             self._message_bytes = size / messages
 
-    def is_longest(self, longest: int, *, is_whole: bool) -> bool:
-        """Whether a window has `longest` times its usual size; where partitions are read whole, a share of it."""
-        return (self.stretch if is_whole else self.times) >= longest
+    def is_longest(self, longest: int, *, by_share: bool) -> bool:
+        """Whether a window has `longest` times its usual size; `by_share`: what one process takes of it."""
+        return (self.stretch if by_share else self.times) >= longest
 
-    def adapt(self, longest: int, *, is_enough: bool, is_whole: bool = False) -> None:
+    def adapt(self, longest: int, *, is_enough: bool, by_share: bool = False) -> None:
         """Go back to the usual size, or allow twice as much if that was not enough; see `is_longest`."""
         if is_enough:
             self.stretch = 1
-        elif not self.is_longest(longest, is_whole=is_whole):
+        elif not self.is_longest(longest, by_share=by_share):
             self.stretch = min(self.stretch * 2, longest)

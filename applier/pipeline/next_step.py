@@ -92,6 +92,7 @@ class StepReader:
     targets: TargetTables
     state: State
     _size: WindowSize = field(init=False)
+    _is_shorter: bool = field(default=False, init=False)
     _reported: set[TopicPartition] = field(default_factory=set, init=False)
 
     def __post_init__(self) -> None:
@@ -100,12 +101,17 @@ class StepReader:
     @property
     def is_longest(self) -> bool:
         """Whether the window has the most messages that one may have."""
-        return self._size.is_longest(self._longest, is_whole=bool(self.scanner.whole))
+        return self._size.is_longest(self._longest, by_share=self._is_by_share)
+
+    @property
+    def _is_by_share(self) -> bool:
+        """Whether a window is as long as what one process can take of it allows, however many there are."""
+        return self._is_shorter or bool(self.scanner.whole)
 
     def look(self, ends: Mapping[TopicPartition, int] | None, stopwatch: Stopwatch) -> NextStep:
         """Read the next window without applying anything; see `step` for the arguments and the errors."""
         with stopwatch.stage("plan"):
-            bounds = capped(self.source.bounds(), ends)
+            bounds, self._is_shorter = capped(self.source.bounds(), ends), False
             if _SIZES.isdisjoint(self.config.source.model_fields_set):
                 self._size.slots = self.source.slots
             window = self._next_window(bounds)
@@ -164,7 +170,7 @@ class StepReader:
             if shorter.messages >= window.messages:
                 # It cannot be shorter: a step that failed left tables as far as its end, or it is a message each.
                 most_bytes, is_small = NO_LIMIT, False
-            window = shorter
+            window, self._is_shorter = shorter, True
 
     def _report_empty(self, window: Window, empty: Mapping[TopicPartition, int]) -> None:
         """Refuse offsets without a message, or log them once for each partition."""
@@ -251,7 +257,7 @@ class StepReader:
         if moved or found.scan.error is not None:
             self._size.adapt(self._longest, is_enough=True)
         elif is_below_tables or not found.is_complete(self.state.next_offsets):
-            self._size.adapt(self._longest, is_enough=False, is_whole=bool(self.scanner.whole))
+            self._size.adapt(self._longest, is_enough=False, by_share=self._is_by_share)
 
     def described(self, scan: WindowScan) -> list[TableVersion]:
         """The tables that a feed begun midstream only describes: no CREATE TABLE of them comes.

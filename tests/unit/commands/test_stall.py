@@ -24,17 +24,21 @@ from applier.changefeed.window import OffsetRange
 from applier.commands.follower import Follower
 from applier.commands.run import Reports, follow, run_once
 from applier.config.settings import RunSection
+from applier.consume.window_size import LONGEST, WindowTooLargeError
+from applier.ddl.schema_tracker import Tables
 from applier.errors import IncompleteRow, WatermarkStalled
 from applier.order.feed_order import ORDERS
 from applier.pipeline.next_step import NextStep, StepReader
+from applier.pipeline.scan.known import Known
 from applier.pipeline.scan.task_result import Waiting
 from applier.pipeline.stall import behind, stall
 from applier.pipeline.state import State
 from applier.pipeline.step import Pipeline, Step
-from applier.runtime.logs import StatusLine
+from applier.runtime.logs import StatusLine, Stopwatch
 
 P0, P1, P2 = (TopicPartition("t", number) for number in range(3))
 EARLY, LATE = from_unix_ms(1_795_250_000_000), from_unix_ms(1_795_250_060_000)
+NOTHING = Known({}, {}, {}, 0, {}, frozenset(), {}, Tables())
 STATUS = StatusLine(1, EARLY, 0, 0, 0, 0, 0, 0, {}, {})
 
 
@@ -315,3 +319,29 @@ def test_before_the_first_watermark_nothing_counts_as_read() -> None:
     StepReader.show(reader, [P1], cast("NextStep", SimpleNamespace(bounds={P1: OffsetRange(0, 3)})))
 
     assert state.checkpoint.partitions == {}
+
+
+@pytest.mark.parametrize("is_too_large", [True, False])
+def test_a_window_that_one_process_of_many_could_not_take_is_not_the_longest(*, is_too_large: bool) -> None:
+    """Many processes make a window the longest from the start; its bytes, or a topic that is read whole, cut it short.
+
+    A run up to the ends would stop, as if no longer one could be read.
+    """
+    config, targets, scanner = mock.MagicMock(), mock.MagicMock(), mock.MagicMock(whole=set())
+    config.source = SimpleNamespace(messages_per_step=1_000, bytes_per_step=1 << 20, engine="auto")
+    targets.feed.order = ORDERS["resolved"]
+    scanner.scan.side_effect = [
+        *[WindowTooLargeError(2_000_000, 500)] * is_too_large,
+        mock.MagicMock(error=None, upto=None),
+    ]
+    state = State(mock.MagicMock(), Checkpoint(1, 4, EARLY, 0, Holder("", ""), partitions={P0: Reading(0, EARLY)}))
+    reader = StepReader(config, mock.MagicMock(), scanner, targets, state)
+    reader._size.slots = LONGEST
+    bounds = {P0: OffsetRange(0, 1_000_000)}
+
+    window, scan = reader._scan(reader._next_window(bounds), bounds, NOTHING, Stopwatch())
+
+    assert reader.is_longest == (not is_too_large)
+    assert (window.messages < LONGEST * 1_000) == is_too_large
+    reader.adapt(NextStep(scan, mock.MagicMock(), bounds, {}), moved=False)
+    assert reader._size.stretch == (2 if is_too_large else 1)
