@@ -12,7 +12,6 @@ from applier.errors import TableMismatch, TransientError
 from applier.runtime import failpoints
 from applier.sink.commit.foreign_commits import FOREIGN, rolled_back, set_back, trace
 from applier.sink.commit.stamp import Stamp, guard, progress
-from applier.sink.format.storage import refuse_elsewhere
 from applier.sink.iceberg.commit import Change, CommitFailure, commit
 from applier.sink.iceberg.table import Table
 
@@ -135,7 +134,6 @@ class Committer:
         Raises:
             OutsideRefused: A data file is on another machine alone.
         """
-        refuse_elsewhere(file.path for file in change.rows)
         self._is_sent = True
         if self.is_foreign and change.properties:
             change = replace(change, properties={**change.properties, FOREIGN: "true"})

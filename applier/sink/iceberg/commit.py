@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from applier.sink.format.storage import refuse_elsewhere
 from applier.sink.iceberg.files import DataFile, DeleteFile
 from applier.sink.iceberg.java import JavaError, translated
 
@@ -67,7 +68,9 @@ def commit(table: Table, change: Change, expected: int | None, sending: Callable
 
     Raises:
         CommitFailure: Nothing, or nothing certain, is known of the outcome; see its attribute.
+        OutsideRefused: A data file is on another machine alone.
     """
+    refuse_elsewhere(file.path for file in change.rows)
     snapshot_id: int | None = None
     try:
         with translated(f"Commit to table {table} failed"):

@@ -3,6 +3,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, cast
+from unittest import mock
 
 import pytest
 
@@ -10,6 +11,7 @@ from applier.errors import OutsideRefused, TableMismatch, TransientError
 from applier.sink.commit import committer as module
 from applier.sink.commit.committer import Committer
 from applier.sink.commit.stamp import CHANGEFEED, EPOCH, RESOLVED_TS, Stamp
+from applier.sink.iceberg import commit as prepared
 from applier.sink.iceberg.commit import Change, CommitFailure
 from applier.sink.iceberg.files import DataFile
 from applier.sink.iceberg.snapshot import MAIN, Snapshot
@@ -152,27 +154,18 @@ def test_an_answer_that_does_not_come_ends_the_commit_though_the_head_has_moved(
     assert (sent, committer.head) == ([1], 1)
 
 
-def test_a_file_that_a_task_has_written_to_another_disk_is_not_committed(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The table would have a file that nobody can read: its rows would be lost."""
+def test_a_file_that_a_task_has_written_to_another_disk_is_not_committed(tmp_path: Path) -> None:
+    """The table would have a file that nobody can read: its rows would be lost, those of a compaction as well."""
     here, there = tmp_path / "here.parquet", tmp_path / "there.parquet"
     here.touch()
-    sent = list[Change]()
+    table, sending = mock.MagicMock(), mock.Mock()
+    found = [DataFile(f"file:{here}", "parquet", 1, 1), DataFile("s3://b/x", "parquet", 1, 1)]
 
-    def commit(_: FakeTable, change: Change, *others: object) -> int:
-        del others
-        sent.append(change)
-        return 7
-
-    monkeypatch.setattr(module, "commit", commit)
-    committer = committer_of(FakeTable())
-
-    committer.send(Change([DataFile(f"file:{here}", "parquet", 1, 1), DataFile("s3://b/x", "parquet", 1, 1)]))
+    prepared.commit(table, Change(found), None, sending)
     with pytest.raises(OutsideRefused, match=r"there\.parquet is not on this machine: the task that wrote it has an"):
-        committer.send(Change([DataFile(str(here), "parquet", 1, 1), DataFile(str(there), "parquet", 1, 1)]))
+        prepared.commit(table, Change([*found, DataFile(str(there), "parquet", 1, 1)]), None, sending)
 
-    assert len(sent) == 1
+    assert sending.call_count == table.java.own.PreparedCommit.prepare.call_count == 1
 
 
 class _UnreadOnce:
