@@ -56,12 +56,14 @@ class WindowSize:
     Attributes:
         slots: Processes that decode at once; a window has a share for each.
         stretch: Shares are stretched so many times, because the watermark stood still in a full window.
+        is_by_share: What one process can take of it limits the window, however many there are.
     """
 
     messages_per_step: int
     bytes_per_step: int
     slots: int = 1
     stretch: int = 1
+    is_by_share: bool = False
     _message_bytes: float | None = field(default=None, init=False)
 
     @property
@@ -105,13 +107,13 @@ class WindowSize:
         if messages:
             self._message_bytes = size / messages
 
-    def is_longest(self, longest: int, *, by_share: bool) -> bool:
-        """Whether a window has `longest` times its usual size; `by_share`: what one process takes of it."""
-        return (self.stretch if by_share else self.times) >= longest
+    def is_longest(self, longest: int) -> bool:
+        """Whether a window has `longest` times its usual size."""
+        return (self.stretch if self.is_by_share else self.times) >= longest
 
-    def adapt(self, longest: int, *, is_enough: bool, by_share: bool = False) -> None:
+    def adapt(self, longest: int, *, is_enough: bool) -> None:
         """Go back to the usual size, or allow twice as much if that was not enough; see `is_longest`."""
         if is_enough:
             self.stretch = 1
-        elif not self.is_longest(longest, by_share=by_share):
+        elif not self.is_longest(longest):
             self.stretch = min(self.stretch * 2, longest)

@@ -92,7 +92,6 @@ class StepReader:
     targets: TargetTables
     state: State
     _size: WindowSize = field(init=False)
-    _is_shorter: bool = field(default=False, init=False)
     _reported: set[TopicPartition] = field(default_factory=set, init=False)
 
     def __post_init__(self) -> None:
@@ -101,17 +100,12 @@ class StepReader:
     @property
     def is_longest(self) -> bool:
         """Whether the window has the most messages that one may have."""
-        return self._size.is_longest(self._longest, by_share=self._is_by_share)
-
-    @property
-    def _is_by_share(self) -> bool:
-        """Whether a window is as long as what one process can take of it allows, however many there are."""
-        return self._is_shorter or bool(self.scanner.whole)
+        return self._size.is_longest(self._longest)
 
     def look(self, ends: Mapping[TopicPartition, int] | None, stopwatch: Stopwatch) -> NextStep:
         """Read the next window without applying anything; see `step` for the arguments and the errors."""
         with stopwatch.stage("plan"):
-            bounds, self._is_shorter = capped(self.source.bounds(), ends), False
+            bounds = capped(self.source.bounds(), ends)
             if _SIZES.isdisjoint(self.config.source.model_fields_set):
                 self._size.slots = self.source.slots
             window = self._next_window(bounds)
@@ -149,6 +143,7 @@ class StepReader:
             at = {place: self.state.next_offsets.get(place, span.start) for place, span in bounds.items()}
             bounds = capped(bounds, {**at, **moving.ends})
         size, whole = self._size, self.scanner.whole
+        size.is_by_share = bool(whole) or most < NO_LIMIT
         limit = min(size.messages, most)
         return next_window(self.state.next_offsets, bounds, limit, self._least(), whole, size.share)
 
@@ -170,7 +165,7 @@ class StepReader:
             if shorter.messages >= window.messages:
                 # It cannot be shorter: a step that failed left tables as far as its end, or it is a message each.
                 most_bytes, is_small = NO_LIMIT, False
-            window, self._is_shorter = shorter, True
+            window = shorter
 
     def _report_empty(self, window: Window, empty: Mapping[TopicPartition, int]) -> None:
         """Refuse offsets without a message, or log them once for each partition."""
@@ -257,7 +252,7 @@ class StepReader:
         if moved or found.scan.error is not None:
             self._size.adapt(self._longest, is_enough=True)
         elif is_below_tables or not found.is_complete(self.state.next_offsets):
-            self._size.adapt(self._longest, is_enough=False, by_share=self._is_by_share)
+            self._size.adapt(self._longest, is_enough=False)
 
     def described(self, scan: WindowScan) -> list[TableVersion]:
         """The tables that a feed begun midstream only describes: no CREATE TABLE of them comes.

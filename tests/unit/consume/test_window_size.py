@@ -82,14 +82,15 @@ def test_a_window_has_a_share_for_each_process_that_decodes() -> None:
 def test_the_share_of_a_whole_partition_grows_however_many_processes_decode() -> None:
     """A transaction may be longer than it, and no other process can take a part of it."""
     size = WindowSize(1_000, 1 << 20, slots=LONGEST)
-    assert size.is_longest(LONGEST, by_share=False)
+    assert size.is_longest(LONGEST)
+    size.is_by_share = True
 
     for _ in range(9):
         assert size.messages == LONGEST * 1_000
-        size.adapt(LONGEST, is_enough=False, by_share=True)
+        size.adapt(LONGEST, is_enough=False)
 
     assert size.share == LONGEST * 1_000
-    assert size.is_longest(LONGEST, by_share=True)
+    assert size.is_longest(LONGEST)
 
 
 def test_tasks_take_fewer_large_messages() -> None:
