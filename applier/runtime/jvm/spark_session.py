@@ -25,7 +25,7 @@ from pyspark.sql import SparkSession
 from applier.config.reading.paths import sqlite_file
 from applier.config.settings import Config
 from applier.errors import ApplierError, ConfigError, TransientError
-from applier.runtime.jvm import cds_archive, executors, jars, java_home
+from applier.runtime.jvm import cds_archive, executors, jars, java_home, java_options
 from applier.runtime.logs import announce, logger
 from applier.runtime.stop_requests import STOPPING, StopRequested, kept_handlers, leaving
 
@@ -62,51 +62,11 @@ _CLUSTER_DEFAULTS = {
 }
 """`spark.executor.instances` is the most of them, where it is set."""
 
-_COMPILER = " ".join(
-    f"-XX:{name}={10 * usual}"
-    for name, usual in {
-        "Tier4InvocationThreshold": 5_000,
-        "Tier4MinInvocationThreshold": 600,
-        "Tier4CompileThreshold": 15_000,
-        "Tier4BackEdgeThreshold": 40_000,
-    }.items()
-)
-"""The JVM's optimising compiler starts ten times as late. The first minutes of a job run a lot of code a few thousand
-times, and compiling that took two fifths of the JVM's CPU time; what is hot is compiled all the same."""
-
-_HEAP = "-XX:GCTimeRatio=4 -XX:MinHeapFreeRatio=10 -XX:MaxHeapFreeRatio=30"
-"""The heap grows where a fifth of the time goes into collecting it, and not a thirteenth, and gives back what it does
-not need: a job that mostly waits for Kafka and for Python has no use for the largest heap that it may have."""
-
-_QUIET = "-XX:-UsePerfData"
-"""No figures for `jstat`, which the JVM would note twenty times a second, also while it has nothing to do."""
-
-_ONE_COLLECTOR = "-XX:+UseSerialGC"
-"""Collects on one thread, which is less work where cores are few: the default one marks what lives anew whenever a
-few large buffers were received, thirty times in a gigabyte. The JVM does not start with two collectors, so ours stays
-away where the user names one."""
-
-_LARGE_BUFFERS = "-XX:G1HeapRegionSize=32m -XX:InitiatingHeapOccupancyPercent=70"
-"""Executors move buffers of some megabytes between Kafka, Python and each other. The collector takes what is larger
-than half a region for a reason to mark all that lives: an eighth of their CPU time. Any other collector passes these
-over; its name would not be safe, as an executor whose machine names another one does not start."""
-
-_COLLECTOR = re.compile(r"-XX:\+Use\w+GC\b")
-
-_FEW_CORES = 3
-"""As many as read in the driver: with more Spark's tasks read, and fill the heap together."""
-
-_FEW_CORES_HEAP = {"spark.driver.memory": "1536m"}
-"""The collector of one thread lets the heap grow as far as it may. In all, a backlog of twenty million messages takes
-2.5 GB with this heap and 3 with the one of many cores, and not more time."""
-
 _SHRINKING_COLLECTIONS = 4
-"""Full collections in a row until the heap is as small as `_HEAP` has it: the first ones give back 0, 10 and 40 %."""
+"""Full collections in a row until the heap is as small as `java_options` has it: the first give back 0, 10 and 40 %."""
 
 _ARENAS = "2"
 """Pools of C's `malloc` in the JVM. In glibc's eight for each core what Zstandard took and gave back would stay."""
-
-_JAVA_VARIABLES = ("JAVA_TOOL_OPTIONS", "JDK_JAVA_OPTIONS", "_JAVA_OPTIONS")
 
 _USER_JARS = ("spark.jars", "spark.jars.packages")
 
@@ -178,7 +138,7 @@ def _settings(name: str, spark: Mapping[str, str], catalog_name: str, catalog: M
     master = spark.get("spark.master", _DEFAULTS["spark.master"])
     local = master.startswith("local")
     defaults = _DEFAULTS | (_LOCAL_DEFAULTS if local else _cluster_defaults(spark)) | _security(master)
-    defaults |= _FEW_CORES_HEAP if _has_few_cores(master) else {}
+    defaults |= java_options.FEW_CORES_HEAP if java_options.has_few_cores(master) else {}
     groups = ["spark", "s3"] if "S3FileIO" in catalog.get("io-impl", "") else ["spark"]
     own_jars = [jar for group in groups for jar in jars.fetch(group)]
     return (
@@ -194,12 +154,6 @@ def _settings(name: str, spark: Mapping[str, str], catalog_name: str, catalog: M
 def _cluster_defaults(spark: Mapping[str, str]) -> dict[str, str]:
     instances = spark.get("spark.executor.instances")
     return _CLUSTER_DEFAULTS | ({"spark.dynamicAllocation.maxExecutors": instances} if instances else {})
-
-
-def _executor_options(spark: Mapping[str, str]) -> dict[str, str]:
-    """Options of Java that suit what executors do; those of the user come last, and win."""
-    given = spark.get("spark.executor.extraJavaOptions", "")
-    return {"spark.executor.extraJavaOptions": " ".join(filter(None, [_LARGE_BUFFERS, _QUIET, given]))}
 
 
 def _security(master: str) -> dict[str, str]:
@@ -222,42 +176,17 @@ def _with_jars(spark: Mapping[str, str], own: Sequence[Path], *, local: bool) ->
     """
     if not local or any(key in spark for key in _USER_JARS):
         listed = _joined(spark.get("spark.jars"), *map(str, own))
-        options = {} if local else _executor_options(spark)
-        return {"spark.jars": listed, "spark.driver.extraJavaOptions": _java_options(spark), **options}
+        options = {} if local else java_options.of_executors(spark)
+        return {"spark.jars": listed, "spark.driver.extraJavaOptions": java_options.of_driver(spark), **options}
     return {
         "spark.driver.extraClassPath": cds_archive.joined(own, spark.get("spark.driver.extraClassPath")),
-        "spark.driver.extraJavaOptions": _java_options(spark, cds_archive.java_options(own)),
+        "spark.driver.extraJavaOptions": java_options.of_driver(spark, cds_archive.java_options(own)),
     }
 
 
 def _joined(given: str | None, *own: str) -> str:
     items = [item.strip() for item in (given or "").split(",") if item.strip()]
     return ",".join(dict.fromkeys([*items, *own]))
-
-
-def _java_options(spark: Mapping[str, str], *ours: str) -> str:
-    quiet = f"-Dlog4j2.configurationFile={Path(__file__).with_name('log4j2.properties').as_uri()}"
-    given = spark.get("spark.driver.extraJavaOptions", "")
-    # The user's come last: of two equal -D the JVM takes the last.
-    return " ".join(filter(None, [quiet, _COMPILER, _HEAP, _QUIET, _collector(spark, given), *ours, given]))
-
-
-def _collector(spark: Mapping[str, str], given: str) -> str:
-    """The collector that suits the cores, where the configuration names none; empty to leave it to Java."""
-    elsewhere = [spark.get("spark.driver.defaultJavaOptions", ""), *map(os.environ.get, _JAVA_VARIABLES)]
-    if any(_COLLECTOR.search(options or "") for options in [given, *elsewhere]):
-        return ""
-    return _ONE_COLLECTOR if _has_few_cores(spark.get("spark.master", _DEFAULTS["spark.master"])) else ""
-
-
-def _has_few_cores(master: str) -> bool:
-    """Whether Spark runs so few tasks at once in the driver's JVM that it reads messages without them."""
-    match = re.fullmatch(r"local(?:\[(\d+|\*)(?:,\d+)?\])?", master)
-    if match is None:
-        # Those of a cluster run elsewhere.
-        return not master.startswith("local")
-    cores = os.cpu_count() if match[1] == "*" else int(match[1] or 1)
-    return cores is not None and cores <= _FEW_CORES
 
 
 def _catalog_settings(name: str, catalog: Mapping[str, str]) -> dict[str, str]:

@@ -151,7 +151,7 @@ def test_few_cores_have_the_collector_of_one_thread_and_less_heap(
     master: str, cores: int | None, is_serial: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """With as many tasks at once as read for themselves, Java chooses; those of a cluster run elsewhere."""
-    monkeypatch.setattr("applier.runtime.jvm.spark_session.os.cpu_count", lambda: cores)
+    monkeypatch.setattr("applier.runtime.jvm.java_options.os.cpu_count", lambda: cores)
     monkeypatch.delenv("JAVA_TOOL_OPTIONS", raising=False)
 
     settings = _settings({"spark.master": master})
