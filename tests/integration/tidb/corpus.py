@@ -244,8 +244,8 @@ NAMES = (
 
 
 def create(tidb: Tidb, database: str) -> None:
-    """Write all tables into a new database."""
-    tidb.run(f"CREATE DATABASE `{database}`", *_statements(database))
+    """Write all tables into a new database, in the place of one that an earlier part of the same tests has made."""
+    tidb.run(f"DROP DATABASE IF EXISTS `{database}`", f"CREATE DATABASE `{database}`", *_statements(database))
 
 
 def _statements(database: str) -> Iterator[str]:
