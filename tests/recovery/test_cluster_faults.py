@@ -37,7 +37,7 @@ LOSSES = [
 ]
 """What is killed; while tasks of which jobs have done their work, and none knows; or where the driver stands still."""
 
-DRIVERS = [("decode", "stage"), ("decoded:1", "data-files-staged:2"), ("commit-done:3", "commit-done:1")]
+DRIVERS = [("decode", "stage"), ("decoded:1", "data-files-staged:2"), ("commit-done:3", "commit-done:2")]
 """Where a driver is killed, one after the other: while tasks of a job have done their work, or at a kill point."""
 
 
