@@ -18,12 +18,7 @@ def _feed(folder: Path, name: str, cluster: SparkCluster, python: Path, **spark:
     found = replay("pk", "simple-json", {"type": "jdbc", **lake}, folder, "simple", name=name)
     found.raw["source"]["engine"] = "spark"
     found.raw["spark"] = {
-        "spark.master": cluster.master,
-        "spark.driver.memory": "512m",
-        "spark.driver.host": "127.0.0.1",
-        "spark.executor.memory": "512m",
-        "spark.sql.shuffle.partitions": "2",
-        "spark.pyspark.python": str(python),
+        **cluster.settings(python),
         "spark.dynamicAllocation.executorIdleTimeout": "1s",
         "spark.dynamicAllocation.cachedExecutorIdleTimeout": "2s",
         "spark.dynamicAllocation.shuffleTracking.timeout": "2s",

@@ -51,15 +51,7 @@ def _feed(folder: Path, cluster: SparkCluster, tasks: HeldTasks, **spark: str) -
     lake = {"type": "jdbc", "uri": f"jdbc:sqlite:{folder}/catalog.db", "warehouse": f"{folder}/tables"}
     found = replay("workload", "simple-json", lake, folder, "simple")
     found.raw["source"] |= {"engine": "spark", "messages_per_step": _MESSAGES}
-    found.raw["spark"] = {
-        "spark.master": cluster.master,
-        "spark.driver.memory": "512m",
-        "spark.driver.host": "127.0.0.1",
-        "spark.executor.memory": "512m",
-        "spark.sql.shuffle.partitions": "2",
-        "spark.pyspark.python": str(tasks.python),
-        **spark,
-    }
+    found.raw["spark"] = {**cluster.settings(tasks.python), **spark}
     return found
 
 

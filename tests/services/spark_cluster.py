@@ -83,6 +83,17 @@ class SparkCluster:
         for number in range(len(self._workers)):
             self.start_worker(number)
 
+    def settings(self, python: Path) -> dict[str, str]:
+        """What `[spark]` holds of a small job on it, whose executors run this Python."""
+        return {
+            "spark.master": self.master,
+            "spark.driver.memory": "512m",
+            "spark.driver.host": "127.0.0.1",
+            "spark.executor.memory": "512m",
+            "spark.sql.shuffle.partitions": "2",
+            "spark.pyspark.python": str(python),
+        }
+
     def stop(self) -> None:
         """End all processes; executors end with their worker. May be called twice."""
         for process in [*self._workers, self._master]:
