@@ -68,7 +68,7 @@ class Memory:
     """Records as a `Source`; what is appended to them later is read later."""
 
     kept: KeptRows | None = None
-    slots = 1
+    shares = 1
 
     def __init__(self, records: Sequence[Record]) -> None:
         self.records = records

@@ -71,6 +71,11 @@ def by_place(messages: pa.Table) -> Iterator[PartitionMessages]:
         yield TopicPartition(topic, int(partitions[start])), messages.slice(start, end - start)
 
 
+def in_rows(batch: pa.RecordBatch) -> Iterator[PartitionMessages]:
+    """As `by_place`, of a batch."""
+    return by_place(pa.Table.from_batches([batch]))
+
+
 def rows_of(messages: Messages) -> list[dict[str, Any]]:
     """Messages as dictionaries, where there are few of them."""
     return [row for table in messages.values() for row in table.to_pylist()]

@@ -10,12 +10,14 @@ import base64
 import json
 import sys
 import tempfile
-from collections.abc import Iterable, Iterator
-from contextlib import suppress
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from applier.changefeed.message import TopicPartition
 from applier.config.settings import Config
+from applier.consume.kafka import java
+from applier.consume.kafka.forward_consumer import ForwardConsumer
 from applier.errors import ApplierError
 from applier.pipeline.build import assembled
 from applier.runtime.jvm import cds_archive, jars
@@ -23,7 +25,6 @@ from applier.runtime.jvm.spark_session import build_session, end_jvm
 from applier.runtime.logs import set_up_logging
 
 if TYPE_CHECKING:
-    import pyarrow as pa
     from pyspark.sql import SparkSession
 
 _NOWHERE = "127.0.0.1:9"
@@ -71,16 +72,11 @@ def _train(folder: Path, own: list[Path], made: Path) -> None:
 
 def _read_kafka(session: SparkSession) -> None:
     """Load Kafka's clients; that needs no broker, and there is no broker."""
-    timeouts = {f"kafka.{name}.ms": "500" for name in ("default.api.timeout", "request.timeout")}
-    window = {"assign": '{"t":[0]}', "startingOffsets": '{"t":{"0":0}}', "endingOffsets": '{"t":{"0":1}}'}
-    options = {"kafka.bootstrap.servers": _NOWHERE, **timeouts, **window}
-    with suppress(Exception):
-        values = session.read.format("kafka").options(**options).load().select("value")
-        values.mapInArrow(_same, "value binary").toArrow()
-
-
-def _same(batches: Iterable[pa.RecordBatch]) -> Iterable[pa.RecordBatch]:
-    yield from batches
+    jvm = session._jvm  # noqa: SLF001 - the one way to Kafka's clients in Spark's JVM
+    consumer = ForwardConsumer(jvm, {"bootstrap.servers": _NOWHERE})
+    consumer.begin({TopicPartition("t", 0): 0})
+    consumer.java.poll(java.duration(jvm, 500))
+    consumer.close()
 
 
 def _config(folder: Path) -> Config:

@@ -60,7 +60,7 @@ class KafkaSection(Section):
 
     @property
     def options(self) -> dict[str, str]:
-        """Options for Spark's Kafka source."""
+        """Options of Kafka's clients, with the prefix `kafka.`."""
         return {key: str(value) for key, value in (self.__pydantic_extra__ or {}).items()}
 
 

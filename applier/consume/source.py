@@ -74,8 +74,8 @@ class Source(Protocol):
         """See the class."""
 
     @property
-    def slots(self) -> int:
-        """Processes that share the messages of a `map`, now."""
+    def shares(self) -> int:
+        """What `source.messages_per_step` allows counts so many times for a window of `map`, now."""
 
     def bounds(self) -> Mapping[TopicPartition, OffsetRange]:
         """First offset kept and end offset (exclusive) of every partition, now."""

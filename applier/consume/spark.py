@@ -1,24 +1,21 @@
-"""Reads the messages of a window: by Kafka's consumer in the driver, Spark's batch source, or from an archive."""
+"""Reads the messages of a window: by Kafka's consumer, in the driver or in Spark's tasks, or from an archive."""
 
 from __future__ import annotations
 
-import json
 import os
 import shlex
-from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager, suppress
 from dataclasses import replace
-from functools import reduce
 from pathlib import Path
 from typing import Any, cast
 
 from py4j.protocol import Py4JError, Py4JJavaError
 from pyspark.errors import IllegalArgumentException, PySparkException, PythonException
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
-from applier.changefeed.message import MESSAGE_SCHEMA, Messages, TopicPartition
+from applier.changefeed.message import MESSAGE_SCHEMA, Messages, TopicPartition, in_rows
 from applier.changefeed.window import OffsetRange, Window
 from applier.config.settings import Config
 from applier.config.source import KafkaSection, SourceSection
@@ -29,8 +26,9 @@ from applier.consume.kafka.client import KafkaClient, KafkaSilentError
 from applier.consume.kafka.forward_consumer import FETCH_SIZE
 from applier.consume.kafka.prefetch import ahead
 from applier.consume.kafka.record_by_record import is_out_of_memory
+from applier.consume.kafka.spark import in_blocks, topic_blocks
 from applier.consume.source import Job, KeepingJob, KeptRows, R
-from applier.consume.tasks.plan import TaskReading, readings
+from applier.consume.tasks.plan import readings
 from applier.consume.tasks.spark import TaskRows
 from applier.consume.window_size import WindowTooLargeError
 from applier.consume.workers.pool import WorkerPool
@@ -53,9 +51,6 @@ _USUAL = {
     "kafka.receive.buffer.bytes": "-1",
 }
 """Options of Kafka's clients where the configuration does not set them."""
-
-_OF_TASKS = {f"kafka.{FETCH_SIZE}": str(4 * 2**20)}
-"""Options of the consumers in tasks, as those above: each of them reads one partition."""
 
 _LOOK_BYTES = 64 * 2**10
 """Bytes that a broker may send of a partition at once where a few messages are looked up, as those above."""
@@ -91,7 +86,7 @@ class ArchiveSource(Archive):
         self.kept: KeptRows | None = None
 
     @property
-    def slots(self) -> int:
+    def shares(self) -> int:
         """See `Source`; one task reads each partition."""
         return 1
 
@@ -109,7 +104,7 @@ class ArchiveSource(Archive):
             whole = frame.where(inside(window, F.col)).repartition(*_PARTITION)
             ordered = whole.sortWithinPartitions(*_PARTITION, "offset")
             self.kept = self._rows
-            return self._rows.run(ordered, job)
+            return self._rows.run(ordered, in_rows, job)
 
 
 class KafkaTopics:
@@ -226,9 +221,9 @@ def topics_alone(config: Config, seconds: float | None = None) -> Iterator[Kafka
 
 
 class KafkaSource(KafkaTopics):
-    """A Kafka cluster as a `Source`, read by Kafka's consumer in the driver, or by Spark's batch source in its tasks.
+    """A Kafka cluster as a `Source`, read by Kafka's consumer in the driver or in Spark's tasks.
 
-    Arguments as of `KafkaTopics`, behind the session; the `kafka.*` options go to Spark's source as well.
+    Arguments as of `KafkaTopics`, behind the session.
     """
 
     def __init__(self, spark: SparkSession, section: SourceSection, group: str) -> None:
@@ -244,11 +239,12 @@ class KafkaSource(KafkaTopics):
         self._pool = WorkerPool(min(spark.sparkContext.defaultParallelism, os.cpu_count() or 1, _MOST_PROCESSES))
 
     @property
-    def slots(self) -> int:
-        """See `Source`: what the executors that are alive have. A window for them has several tasks for each slot, so
-        that Spark asks for more executors where it may, and the next window is larger.
+    def shares(self) -> int:
+        """See `Source`: two for each slot of the executors that are alive, as all of them wait while the driver plans
+        the jobs of a window and commits. Each slot has several tasks, so that Spark asks for more executors where it
+        may, and the next window is larger.
         """
-        return self._rows.slots if are_rows_far(self._spark, self._engine) else 1
+        return 2 * self._rows.slots if are_rows_far(self._spark, self._engine) else 1
 
     def bounds(self) -> Mapping[TopicPartition, OffsetRange]:
         """See `Source`."""
@@ -273,7 +269,7 @@ class KafkaSource(KafkaTopics):
             self.kept = self._rows
             try:
                 every = readings(window, job.at_once, self._rows.slots, job.whole)
-                return self._rows.run(reduce(DataFrame.unionAll, map(self._frame, every)), job)
+                return self._rows.run(topic_blocks(self._spark, every, self._own), in_blocks, job) if every else []
             except (Py4JJavaError, PySparkException) as error:
                 if _is_result_too_large(error):
                     reason = "what tasks found does not fit into spark.driver.maxResultSize"
@@ -300,24 +296,6 @@ class KafkaSource(KafkaTopics):
         tasks do.
         """
         return window == self._heavy or not are_rows_far(self._spark, self._engine)
-
-    def _frame(self, reading: TaskReading) -> DataFrame:
-        spans: dict[str, dict[int, OffsetRange]] = defaultdict(dict)
-        for place, span in sorted(reading.window.ranges.items()):
-            spans[place.topic][place.partition] = span
-        asked = {
-            "assign": {topic: list(own) for topic, own in spans.items()},
-            "startingOffsets": {
-                topic: {part: span.start for part, span in own.items()} for topic, own in spans.items()
-            },
-            "endingOffsets": {topic: {part: span.end for part, span in own.items()} for topic, own in spans.items()},
-        }
-        options = _OF_TASKS | self._options | {name: json.dumps(value) for name, value in asked.items()}
-        if reading.most is not None:
-            options["maxRecordsPerPartition"] = str(reading.most)
-        frame = self._spark.read.format("kafka").options(**options).load().select(*MESSAGE_SCHEMA.names)
-        # Without a shuffle: a task reads its partitions one after another.
-        return frame if reading.tasks is None else frame.coalesce(reading.tasks)
 
     def close(self) -> None:
         """End the connections to the brokers, and the processes that decode."""

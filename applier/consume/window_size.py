@@ -54,14 +54,14 @@ class WindowSize:
     """The size of the next window: what `source.messages_per_step` and `source.bytes_per_step` allow, several times.
 
     Attributes:
-        slots: Processes that decode at once; a window has a share for each.
+        shares: What the configuration allows counts so many times, as several processes decode at once.
         stretch: Shares are stretched so many times, because the watermark stood still in a full window.
         is_by_share: What one process can take of it limits the window, however many there are.
     """
 
     messages_per_step: int
     bytes_per_step: int
-    slots: int = 1
+    shares: int = 1
     stretch: int = 1
     is_by_share: bool = False
     _message_bytes: float | None = field(default=None, init=False)
@@ -69,7 +69,7 @@ class WindowSize:
     @property
     def times(self) -> int:
         """How many times the window is what one process takes of it unstretched."""
-        return max(self.stretch, min(self.stretch * self.slots, LONGEST))
+        return max(self.stretch, min(self.stretch * self.shares, LONGEST))
 
     @property
     def messages(self) -> int:

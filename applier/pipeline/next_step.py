@@ -107,7 +107,7 @@ class StepReader:
         with stopwatch.stage("plan"):
             bounds = capped(self.source.bounds(), ends)
             if _SIZES.isdisjoint(self.config.source.model_fields_set):
-                self._size.slots = self.source.slots
+                self._size.shares = self.source.shares
             window = self._next_window(bounds)
             several = len({place.topic for place in bounds}) > 1
             later = capped(self.source.bounds(), ends) if several else bounds

@@ -1,17 +1,19 @@
-"""Messages as the driver reads them: the same bytes, places and times as Spark's own reader gives."""
+"""Messages as the driver and tasks read them: the same bytes, places and times as another client of Kafka gives."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from datetime import UTC, datetime
+from itertools import chain
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
 import pytest
-from confluent_kafka import Producer
+from confluent_kafka import Consumer, Producer
+from confluent_kafka import TopicPartition as kafka_place  # noqa: N813 - it is made as by a function
 
 from applier.changefeed.message import (
-    MESSAGE_ORDER,
     MESSAGE_SCHEMA,
     Messages,
     PartitionMessages,
@@ -22,9 +24,9 @@ from applier.changefeed.message import (
 from applier.changefeed.window import OffsetRange, Window
 from applier.config.source import SourceSection
 from applier.consume.kafka import client as kafka_client
+from applier.consume.kafka.spark import in_blocks, topic_blocks
 from applier.consume.spark import KafkaSource
 from applier.consume.tasks import plan
-from applier.consume.tasks.plan import TaskReading
 from applier.errors import SourceLost, TransientError
 from applier.pipeline.scan.tails import TAIL_MESSAGES
 from tests.integration.test_kafka_changes import until
@@ -59,21 +61,63 @@ def source(spark: SparkSession, kafka: Broker) -> Iterator[KafkaSource]:
     found.close()
 
 
-def test_the_driver_reads_what_spark_reads(source: KafkaSource) -> None:
+def _expected(broker: Broker, window: Window) -> Messages:
+    """The messages of a window by another client."""
+    consumer = Consumer({"bootstrap.servers": broker.bootstrap, "group.id": "expected", "enable.auto.commit": False})
+    rows = []
+    for place, span in sorted(window.ranges.items()):
+        consumer.assign([kafka_place(place.topic, place.partition, span.start)])
+        while (message := consumer.poll(30)) is not None and (message.offset() or 0) < span.end:
+            assert message.error() is None
+            sent = datetime.fromtimestamp(message.timestamp()[1] / 1000, UTC)
+            rows.append([*place, message.offset(), sent, message.key(), message.value()])
+            if message.offset() == span.end - 1:
+                break
+    consumer.close()
+    columns = zip(*rows, strict=True)
+    return dict(by_place(pa.table(dict(zip(MESSAGE_SCHEMA.names, columns, strict=True)), schema=MESSAGE_SCHEMA)))
+
+
+def _in_tasks(spark: SparkSession, broker: Broker, *windows: Window) -> Messages:
+    """The messages of some windows, by a task each."""
+    frame = topic_blocks(spark, windows, {"bootstrap.servers": broker.bootstrap})
+    found: dict[TopicPartition, list[pa.Table]] = {}
+    for place, messages in chain.from_iterable(map(in_blocks, frame.toArrow().to_batches())):
+        found.setdefault(place, []).append(messages)
+    return {place: pa.concat_tables(found[place]) for place in sorted(found)}
+
+
+def test_all_read_what_another_client_reads(spark: SparkSession, kafka: Broker, source: KafkaSource) -> None:
     """Some messages of some partitions, twice over: a place that was read to its end can be read again."""
     window = Window(
         {
-            TopicPartition("reads-b", 1): OffsetRange(10, 300),
-            TopicPartition("reads-a", 1): OffsetRange(0, 7),
             TopicPartition("reads-a", 0): OffsetRange(250, 260),
+            TopicPartition("reads-a", 1): OffsetRange(0, 7),
+            TopicPartition("reads-b", 1): OffsetRange(10, 300),
         }
     )
-    expected = dict(by_place(source._frame(TaskReading(window)).toArrow().cast(MESSAGE_SCHEMA).sort_by(MESSAGE_ORDER)))
+    expected = _expected(kafka, window)
 
     assert len(rows_of(expected)) == 307
     assert source.read(window) == expected
     assert source.read(window) == expected
     assert source.collect(window) == expected
+    assert _in_tasks(spark, kafka, window) == expected
+    apart = (Window({place: span}) for place, span in window.ranges.items())
+    assert _in_tasks(spark, kafka, *apart) == expected
+
+
+def test_messages_of_any_size_make_blocks(spark: SparkSession, kafka: Broker) -> None:
+    """Many small ones, some larger than a block, one between them, in the order of their offsets."""
+    kafka.create_topic("reads-sizes")
+    sizes = [*[10] * 500, 700_000, 5_000_000, 0, 4_194_303, *[900_000] * 12, 6_000_000, 1]
+    producer = Producer({"bootstrap.servers": kafka.bootstrap, "message.max.bytes": 8_000_000, "linger.ms": 50})
+    for number, size in enumerate(sizes):
+        producer.produce("reads-sizes", bytes([number % 251]) * size, key=b"%d" % number)
+    assert not producer.flush(60)
+    window = Window({TopicPartition("reads-sizes", 0): OffsetRange(0, len(sizes))})
+
+    assert _in_tasks(spark, kafka, window) == _expected(kafka, window)
 
 
 @dataclass(frozen=True)
@@ -150,12 +194,14 @@ def test_windows_one_after_another_are_the_whole(source: KafkaSource) -> None:
     assert found == {0: list(range(300)), 1: list(range(300))}
 
 
-def test_what_was_read_beyond_a_window_is_not_read_again(source: KafkaSource, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_was_read_beyond_a_window_is_not_read_again(
+    kafka: Broker, source: KafkaSource, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The next window is given without asking Kafka; one that begins elsewhere is read."""
     first, second, other = (
         Window({TopicPartition("reads-a", 0): OffsetRange(*span)}) for span in ((0, 5), (5, 9), (7, 12))
     )
-    expected = dict(by_place(source._frame(TaskReading(second)).toArrow().cast(MESSAGE_SCHEMA).sort_by(MESSAGE_ORDER)))
+    expected = _expected(kafka, second)
     source.read(first)
 
     with monkeypatch.context() as patch:
@@ -170,7 +216,7 @@ def test_a_read_that_failed_begins_again(source: KafkaSource, monkeypatch: pytes
     """What one partition gave beyond the window does not stand for the window itself."""
     window = Window({TopicPartition("reads-a", 0): OffsetRange(0, 5), TopicPartition("reads-a", 2): OffsetRange(0, 5)})
     with monkeypatch.context() as patch:
-        patch.setattr(kafka_client, "_SILENT_SECONDS", 0.1)
+        patch.setattr(kafka_client, "SILENT_SECONDS", 0.1)
         with pytest.raises(TransientError, match="no message came"):
             source.read(window)
 
@@ -226,24 +272,38 @@ def test_offsets_without_a_message_end_a_read(spark: SparkSession, kafka: Broker
     place = TopicPartition("reads-marked", 0)
     until(lambda: source.bounds() == {place: OffsetRange(0, 2)})  # The broker writes the mark after it has answered.
 
-    assert source.read(Window({place: OffsetRange(0, 2)}))[place]["value"].to_pylist() == [b"one"]
+    window = Window({place: OffsetRange(0, 2)})
+    assert source.read(window)[place]["value"].to_pylist() == [b"one"]
+    assert _in_tasks(spark, kafka, window)[place]["value"].to_pylist() == [b"one"]
     source.close()
 
 
-def test_a_broker_that_sends_nothing_is_named(source: KafkaSource, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("engine", ["driver", "spark"])
+def test_a_broker_that_sends_nothing_is_named(
+    engine: str, spark: SparkSession, kafka: Broker, source: KafkaSource, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """It is tried again, and not waited for without end."""
-    monkeypatch.setattr(kafka_client, "_SILENT_SECONDS", 0.1)
+    del source  # It has made the topics.
+    monkeypatch.setattr(kafka_client, "SILENT_SECONDS", 0.1)
     window = Window({TopicPartition("reads-a", 0): OffsetRange(0, 1_000)})
+    reader = _source(spark, kafka, "reads-a", engine=engine)
 
     with pytest.raises(
-        TransientError, match=r"no message came for a minute, though the topic has more\. Hint: .*again"
+        TransientError, match=r"no message came for a minute, though the topic has more\..* Hint: .*again"
     ):
-        source.read(window)
+        reader.map(window, _Seen(1_000, frozenset()))
+    reader.close()
 
 
-def test_offsets_that_kafka_never_had_are_named(source: KafkaSource) -> None:
+@pytest.mark.parametrize("engine", ["driver", "spark"])
+def test_offsets_that_kafka_never_had_are_named(
+    engine: str, spark: SparkSession, kafka: Broker, source: KafkaSource
+) -> None:
     """Nobody begins somewhere else instead."""
+    del source  # It has made the topics.
     window = Window({TopicPartition("reads-a", 0): OffsetRange(5_000, 6_000)})
+    reader = _source(spark, kafka, "reads-a", engine=engine)
 
     with pytest.raises(SourceLost, match="Kafka no longer has the offsets to read"):
-        source.read(window)
+        reader.map(window, _Seen(1_000, frozenset()))
+    reader.close()

@@ -35,17 +35,6 @@ def test_kafka_keeps_what_is_produced(kafka: Broker) -> None:
         consumer.close()
 
 
-def test_spark_reads_kafka(kafka: Broker, spark: SparkSession) -> None:
-    """The pinned jars are a working Kafka source."""
-    kafka.create_topic("read_by_spark", partitions=2)
-    _produce(kafka, "read_by_spark", b"payload")
-    options = {"kafka.bootstrap.servers": kafka.bootstrap, "subscribe": "read_by_spark"}
-
-    rows = spark.read.format("kafka").options(**options).load().collect()
-
-    assert [(row.partition, row.offset, bytes(row.value)) for row in rows] == [(1, 0, b"payload")]
-
-
 def test_registry_gives_a_schema_by_its_id(registry: Registry) -> None:
     """A registered schema comes back under the id that the registration gave."""
     number = registry.register("services-value", '{"type": "string"}')

@@ -24,7 +24,7 @@ from applier.consume.window_size import NO_LIMIT, WindowTooLargeError
 from applier.runtime.logs import logger
 
 _POLL_MS = 1_000
-_SILENT_SECONDS = 60.0
+SILENT_SECONDS = 60.0
 """Without any progress for so long the brokers count as gone."""
 
 _MOST_BYTES = 2**28
@@ -138,7 +138,7 @@ class KafkaClient:
 
         Returns the offsets to read next of these.
         """
-        deadline = time.monotonic() + _SILENT_SECONDS
+        deadline = time.monotonic() + SILENT_SECONDS
         while time.monotonic() < deadline:
             came = self._add_next(window, left, records)
             # Where the last offsets hold no message, the position alone shows that they were read.

@@ -14,7 +14,7 @@ _AHEAD_BYTES = 64 * 2**20
 _LARGEST_BYTES = 4 * 2**20
 _SMALLEST_BYTES = 64 * 2**10
 
-_MOST_RECORDS = "100000"
+_MOST_RECORDS = 100_000
 """Records that a poll may give: all that was fetched, and not 500 of them."""
 
 
@@ -75,9 +75,13 @@ class ForwardConsumer:
         if self.java is not None and size == self._fetch_size:
             return False
         self.close()
-        own = {FETCH_SIZE: str(size), **self._options, "max.poll.records": _MOST_RECORDS}
-        self.java, self._fetch_size = java.consumer(self._jvm, own), size
+        self.java, self._fetch_size = java.consumer(self._jvm, in_bulk(self._options, len(self._places))), size
         return True
+
+
+def in_bulk(options: Mapping[str, str], partitions: int, records: int = _MOST_RECORDS) -> dict[str, str]:
+    """Options of a consumer that reads so many partitions as fast as it can, and gives so many records at once."""
+    return {FETCH_SIZE: str(fetch_size(partitions)), **options, "max.poll.records": str(records)}
 
 
 def fetch_size(partitions: int) -> int:

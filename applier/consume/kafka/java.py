@@ -30,14 +30,18 @@ def places(jvm: Any, partitions: Iterable[TopicPartition]) -> dict[TopicPartitio
     return {place: common.TopicPartition(place.topic, place.partition) for place in partitions}
 
 
-def consumer(jvm: Any, options: Mapping[str, str]) -> Any:
-    """A `KafkaConsumer` that reads only what is assigned to it, from where it is sent."""
+def consumer_properties(jvm: Any, options: Mapping[str, str]) -> Any:
+    """The properties of a `KafkaConsumer` that reads only what is assigned to it, from where it is sent."""
     # A place to begin is always given: where Kafka does not have it, no other may be chosen.
-    fixed = {"enable.auto.commit": "false", "auto.offset.reset": "none"}
+    return properties(jvm, {**options, "enable.auto.commit": "false", "auto.offset.reset": "none"})
+
+
+def consumer(jvm: Any, options: Mapping[str, str]) -> Any:
+    """A `KafkaConsumer` of `consumer_properties`."""
     # The bytes stay where they were received: a copy of each record is garbage a moment later.
     as_received = jvm.org.apache.kafka.common.serialization.ByteBufferDeserializer
     made = jvm.org.apache.kafka.clients.consumer.KafkaConsumer
-    return made(properties(jvm, {**options, **fixed}), as_received(), as_received())
+    return made(consumer_properties(jvm, options), as_received(), as_received())
 
 
 def listed(jvm: Any, items: Iterable[Any]) -> Any:

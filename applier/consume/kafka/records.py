@@ -1,12 +1,14 @@
 """Copies the records of Kafka's Java consumer into Arrow tables, without a call from Python for each record.
 
-Java writes them to a file in columns (`RecordFile.java`), which Python reads as the columns that they are.
+Java lays them out in columns (`RecordColumns.java`), which Python reads as the columns that they are: in a file where
+this process reads them (`RecordFile.java`), in rows of a frame where a task does (`TopicReader.java`).
 """
 
 from __future__ import annotations
 
 import os
 import tempfile
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple, cast
 
@@ -14,7 +16,10 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from applier.changefeed.message import MESSAGE_SCHEMA, UNREADABLE, TopicPartition
+from applier.changefeed.message import MESSAGE_SCHEMA, UNREADABLE, PartitionMessages, TopicPartition
+
+_HEAD_BYTES = 400
+"""No head is longer: a topic has 249 letters at the most, and the four numbers have ten digits each."""
 
 _ARROW_BYTES = 2**31 - 1
 """Bytes of one array: Arrow's places in it have 31 bits."""
@@ -53,7 +58,7 @@ class RecordFile:
 
 
 class _Block(NamedTuple):
-    """Records of one partition of one poll, as `RecordFile.java` lays them out."""
+    """Records of one partition of one poll, as `RecordColumns.java` lays them out."""
 
     place: TopicPartition
     records: int
@@ -64,6 +69,13 @@ class _Block(NamedTuple):
     def size(self) -> int:
         """Bytes of all its columns."""
         return 24 * self.records + self.keys + self.values
+
+    @classmethod
+    def headed(cls, words: Sequence[str]) -> _Block:
+        """The block that a head describes."""
+        topic, *numbers = words
+        partition, records, keys, values = map(int, numbers)
+        return cls(TopicPartition(topic, partition), records, keys, values)
 
 
 class KafkaRecords:
@@ -88,12 +100,11 @@ class KafkaRecords:
         """
         reached = {}
         for line in self._file.java.poll(consumer, milliseconds, _ARROW_BYTES - self.bytes).splitlines():
-            topic, *numbers = line.split()
-            partition, count, keys, values, position = map(int, numbers)
-            place = TopicPartition(topic, partition)
-            self._blocks.append(_Block(place, count, keys, values))
-            self.bytes += values
-            reached[place] = position
+            *head, position = line.split()
+            block = _Block.headed(head)
+            self._blocks.append(block)
+            self.bytes += block.values
+            reached[block.place] = int(position)
         return reached
 
     def add_unreadable(self, place: TopicPartition, offset: int) -> None:
@@ -112,6 +123,14 @@ class KafkaRecords:
             parts.setdefault(place, []).append(_unreadable(place, offset))
             parts[place].sort(key=lambda messages: cast("int", messages["offset"][0].as_py()))
         return {place: pa.concat_tables(parts[place]) for place in sorted(parts)}
+
+
+def block_messages(row: pa.Buffer) -> PartitionMessages:
+    """What one row of `TopicReader.java` holds: messages of one partition, in place."""
+    data = memoryview(row)
+    head = bytes(data[:_HEAD_BYTES]).partition(b"\n")[0]
+    block = _Block.headed(head.decode().split())
+    return block.place, _table(block, data[len(head) + 1 :])
 
 
 def _table(block: _Block, data: memoryview) -> pa.Table:

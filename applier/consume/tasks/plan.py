@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
-from typing import NamedTuple
+from collections.abc import Collection, Iterator
 
-from applier.changefeed.window import Window
+from applier.changefeed.message import TopicPartition
+from applier.changefeed.window import OffsetRange, Window
 
 TASK_MESSAGES = 125_000
 """Messages of a task at the most: about a second of work, unless they are large."""
@@ -17,22 +17,8 @@ _LEAST = 20_000
 """Messages below which another task costs more than they do."""
 
 
-class TaskReading(NamedTuple):
-    """Partitions that tasks read in one way.
-
-    Attributes:
-        window: Their offsets.
-        tasks: Tasks that they come together in; None for one a partition, or more.
-        most: Messages of a task, where each partition is parted by offset; None where it stays whole.
-    """
-
-    window: Window
-    tasks: int | None = None
-    most: int | None = None
-
-
-def readings(window: Window, at_once: int, slots: int, whole: Collection[str]) -> list[TaskReading]:
-    """How tasks read a window; each partition is in one reading.
+def readings(window: Window, at_once: int, slots: int, whole: Collection[str]) -> list[Window]:
+    """What each task reads of a window; several that read one partition follow each other.
 
     Args:
         window: The window.
@@ -41,9 +27,24 @@ def readings(window: Window, at_once: int, slots: int, whole: Collection[str]) -
         whole: Topics whose partitions must not be parted.
     """
     most = max(1, min(at_once, max(_LEAST, -(-window.messages // slots))))
-    thin = Window({place: span for place, span in window.ranges.items() if len(span) <= most // 2})
-    thick = {place: span for place, span in window.ranges.items() if place not in thin.ranges}
-    kept = Window({place: span for place, span in thick.items() if place.topic in whole})
-    parted = Window({place: span for place, span in thick.items() if place.topic not in whole})
-    found = [TaskReading(thin, tasks=-(-thin.messages // most)), TaskReading(kept), TaskReading(parted, most=most)]
-    return [reading for reading in found if reading.window.ranges]
+    found: list[Window] = []
+    thin: dict[TopicPartition, OffsetRange] = {}
+    messages = 0
+    for place, span in sorted((place, span) for place, span in window.ranges.items() if len(span)):
+        if len(span) > most // 2:
+            parts = [span] if place.topic in whole else _parts(span, most)
+            found += [Window({place: part}) for part in parts]
+            continue
+        if messages + len(span) > most:
+            found.append(Window(thin))
+            thin, messages = {}, 0
+        thin[place] = span
+        messages += len(span)
+    return [*found, Window(thin)] if thin else found
+
+
+def _parts(span: OffsetRange, most: int) -> Iterator[OffsetRange]:
+    """Parts of a span of about equal length."""
+    count = -(-len(span) // most)
+    ends = [span.start + len(span) * number // count for number in range(count + 1)]
+    return map(OffsetRange, ends[:-1], ends[1:])

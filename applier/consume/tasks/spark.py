@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, suppress
 from functools import partial
 from itertools import chain
-from typing import Any, cast
+from typing import Any, TypeAlias, cast
 
 import numpy as np
 import pyarrow as pa
@@ -21,10 +21,11 @@ from pyspark import StorageLevel, TaskContext
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from applier.changefeed.message import by_place
+from applier.changefeed.message import PartitionMessages
 from applier.consume.source import KeepingJob, PieceId, R, StageWork
 from applier.consume.workers.transport import data, outcome, settled
 from applier.errors import TransientError
+from applier.runtime.tasks.process import settle
 
 _FOUND = -1
 """The part whose only piece is what the task found."""
@@ -42,6 +43,9 @@ ROUTES = pa.schema([("task", pa.int32()), ("part", pa.int32()), ("piece", pa.int
 """Which task of the second stage takes a piece; several may."""
 
 _ID = ("task", "part", "piece")
+
+Reader: TypeAlias = Callable[[pa.RecordBatch], Iterable[PartitionMessages]]
+"""Takes the messages out of a batch of a frame."""
 
 
 class TaskRows:
@@ -63,15 +67,18 @@ class TaskRows:
         """See `KeptRows`."""
         return max(1, self._spark.sparkContext.defaultParallelism)
 
-    def run(self, messages: DataFrame, job: KeepingJob[R]) -> list[R]:
-        """Run a job over a frame of `MESSAGE_SCHEMA`, a task for each of its partitions; returns what each found.
+    def run(self, frame: DataFrame, messages: Reader, job: KeepingJob[R]) -> list[R]:
+        """Run a job over a frame, whose batches hold messages, a task for each of its partitions.
+
+        Returns:
+            What each task found.
 
         Raises:
             TransientError, WindowTooLargeError: As `Source.map`.
         """
         self.drop()
         self._limit_batches()
-        self._kept = messages.mapInArrow(partial(_kept, job), KEPT_DDL).persist(StorageLevel.MEMORY_AND_DISK)
+        self._kept = frame.mapInArrow(partial(_kept, messages, job), KEPT_DDL).persist(StorageLevel.MEMORY_AND_DISK)
         found = self._kept.where(F.col("part") == _FOUND).select("body").toArrow()
         # Tasks run the code of this process with its rights.
         return settled(pickle.loads(body) for body in data(found["body"]))  # noqa: S301
@@ -124,10 +131,10 @@ class TaskRows:
         self._spark.conf.set("spark.sql.execution.arrow.maxBytesPerBatch", _BATCH_BYTES)
 
 
-def _kept(job: KeepingJob[R], batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+def _kept(messages: Reader, job: KeepingJob[R], batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    settle()
     number = cast("TaskContext", TaskContext.get()).partitionId()
-    messages = chain.from_iterable(by_place(pa.Table.from_batches([batch])) for batch in batches)
-    found = outcome(job, messages)
+    found = outcome(job, chain.from_iterable(map(messages, batches)))
     parts = [] if isinstance(found, Exception) else job.apart(found, number)
     yield _batch([(number, _FOUND, 0, pa.py_buffer(pickle.dumps(found, 5)))])
     held, size = list[tuple[int, int, int, pa.Buffer]](), 0
@@ -157,6 +164,7 @@ def _stream(rows: pa.Table) -> pa.Buffer:
 
 
 def _staged(work: StageWork, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    settle()
     targets: defaultdict[int, dict[PieceId, pa.Buffer]] = defaultdict(dict)
     for batch in batches:
         table = pa.Table.from_batches([batch])

@@ -10,7 +10,7 @@ from typing import Any, TypeAlias, cast
 
 import pyarrow as pa
 
-from applier.changefeed.message import PartitionMessages, by_place
+from applier.changefeed.message import PartitionMessages, in_rows
 from applier.consume.source import Job, R
 from applier.consume.window_size import WindowTooLargeError
 from applier.errors import TransientError
@@ -58,7 +58,7 @@ def settled(outcomes: Iterable[Outcome[R]]) -> list[R]:
 
 def packed(job: Job[R], batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """Run a job over batches of `MESSAGE_SCHEMA`, and yield its outcome as batches of `CELLS`."""
-    messages = chain.from_iterable(by_place(pa.Table.from_batches([batch])) for batch in batches)
+    messages = chain.from_iterable(map(in_rows, batches))
     streams: list[pickle.PickleBuffer] = []
     head = pickle.dumps(outcome(job, messages), 5, buffer_callback=streams.append)
     yield _cell(head, len(streams))

@@ -33,6 +33,7 @@ NEEDED = (
 
 TASKS = (
     "applier.pipeline.scan.decode_task",
+    "applier.consume.kafka.spark",
     "applier.consume.tasks.spark",
     "applier.pipeline.batches.far",
     "applier.pipeline.load.spark",

@@ -15,6 +15,7 @@ from pyspark.errors import PySparkException
 
 from applier.errors import ApplierError, TransientError
 from applier.runtime.permanent_errors import SPARK, Cause, chain_of, refusal, told
+from applier.runtime.tasks.process import settle
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -55,6 +56,7 @@ def each(session: SparkSession, action: str, work: Callable[[_Part], _Result], p
 
 
 def _outcome(work: Callable[[_Part], _Result], part: _Part) -> _Result | ApplierError:
+    settle()
     # Spark tries a task that fails again, and what it says of that may hold rows. An error that is returned ends the
     # job, and one request that a storage does not answer is to end none of hours.
     pauses = iter(_PAUSES)

@@ -336,7 +336,7 @@ def test_a_window_that_one_process_of_many_could_not_take_is_not_the_longest(*, 
     ]
     state = State(mock.MagicMock(), Checkpoint(1, 4, EARLY, 0, Holder("", ""), partitions={P0: Reading(0, EARLY)}))
     reader = StepReader(config, mock.MagicMock(), scanner, targets, state)
-    reader._size.slots = LONGEST
+    reader._size.shares = LONGEST
     bounds = {P0: OffsetRange(0, 1_000_000)}
 
     window, scan = reader._scan(reader._next_window(bounds), bounds, NOTHING, Stopwatch())

@@ -65,7 +65,7 @@ def test_what_is_decoded_in_the_driver_is_small() -> None:
 
 def test_a_window_has_a_share_for_each_process_that_decodes() -> None:
     """At most as many as it may be stretched to; a partition that one task reads has one of them."""
-    size = WindowSize(1_000, 1 << 20, slots=16)
+    size = WindowSize(1_000, 1 << 20, shares=16)
     assert (size.messages, size.share, size.most_bytes) == (16_000, 1_000, 1 << 20)
 
     size.adapt(LONGEST, is_enough=False)
@@ -74,14 +74,14 @@ def test_a_window_has_a_share_for_each_process_that_decodes() -> None:
         size.adapt(LONGEST, is_enough=False)
     assert (size.times, size.stretch) == (LONGEST, 4)
 
-    size.slots = 1_000
+    size.shares = 1_000
     size.adapt(LONGEST, is_enough=True)
     assert (size.messages, size.share) == (64_000, 1_000)
 
 
 def test_the_share_of_a_whole_partition_grows_however_many_processes_decode() -> None:
     """A transaction may be longer than it, and no other process can take a part of it."""
-    size = WindowSize(1_000, 1 << 20, slots=LONGEST)
+    size = WindowSize(1_000, 1 << 20, shares=LONGEST)
     assert size.is_longest(LONGEST)
     size.is_by_share = True
 

@@ -61,7 +61,7 @@ class MessageSource:
     """A recording as a `Source` that holds it in memory."""
 
     kept: KeptRows | None = None
-    slots = 1
+    shares = 1
 
     def __init__(self, scenario: str, variant: str) -> None:
         self.scenario = scenario

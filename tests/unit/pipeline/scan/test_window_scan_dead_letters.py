@@ -42,7 +42,7 @@ class MessageSource:
     """A `Source` of messages in memory that counts how often the row pass ran over it."""
 
     kept: KeptRows | None = None
-    slots = 1
+    shares = 1
 
     def __init__(self, messages: list[Mapping[str, Any]]) -> None:
         rows = [

@@ -41,7 +41,7 @@ class MessageSource:
     """A `Source` of messages in memory."""
 
     kept: KeptRows | None = None
-    slots = 1
+    shares = 1
 
     def __init__(self, messages: list[Message]) -> None:
         places = sorted({place for place, _, _ in messages})
