@@ -11,14 +11,19 @@ CLOSE_MS = 1_000
 """How long a client may take to say good-bye to its brokers."""
 
 
+def named(jvm: Any, name: str) -> Any:
+    """A class of Java by its whole name: at each dot of `jvm.java.util` py4j looks through all jars for a class."""
+    return getattr(jvm, name)
+
+
 def duration(jvm: Any, milliseconds: int) -> Any:
     """A `java.time.Duration`."""
-    return jvm.java.time.Duration.ofMillis(milliseconds)
+    return named(jvm, "java.time.Duration").ofMillis(milliseconds)
 
 
 def properties(jvm: Any, options: Mapping[str, object]) -> Any:
     """A `java.util.Properties`, in which every value is text."""
-    found = jvm.java.util.Properties()
+    found = named(jvm, "java.util.Properties")()
     for key, value in options.items():
         found.setProperty(key, str(value))
     return found
@@ -26,8 +31,8 @@ def properties(jvm: Any, options: Mapping[str, object]) -> Any:
 
 def places(jvm: Any, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, Any]:
     """Kafka's `TopicPartition` of each."""
-    common = jvm.org.apache.kafka.common
-    return {place: common.TopicPartition(place.topic, place.partition) for place in partitions}
+    made = named(jvm, "org.apache.kafka.common.TopicPartition")
+    return {place: made(place.topic, place.partition) for place in partitions}
 
 
 def consumer_properties(jvm: Any, options: Mapping[str, str]) -> Any:
@@ -39,14 +44,14 @@ def consumer_properties(jvm: Any, options: Mapping[str, str]) -> Any:
 def consumer(jvm: Any, options: Mapping[str, str]) -> Any:
     """A `KafkaConsumer` of `consumer_properties`."""
     # The bytes stay where they were received: a copy of each record is garbage a moment later.
-    as_received = jvm.org.apache.kafka.common.serialization.ByteBufferDeserializer
-    made = jvm.org.apache.kafka.clients.consumer.KafkaConsumer
+    as_received = named(jvm, "org.apache.kafka.common.serialization.ByteBufferDeserializer")
+    made = named(jvm, "org.apache.kafka.clients.consumer.KafkaConsumer")
     return made(consumer_properties(jvm, options), as_received(), as_received())
 
 
 def listed(jvm: Any, items: Iterable[Any]) -> Any:
     """A `java.util.ArrayList`."""
-    found = jvm.java.util.ArrayList()
+    found = named(jvm, "java.util.ArrayList")()
     for item in items:
         found.add(item)
     return found

@@ -30,9 +30,11 @@ def topic_blocks(spark: SparkSession, windows: Sequence[Window], options: Mappin
     jvm: Any = spark._jvm  # noqa: SLF001 - the one way to Kafka's clients
     most = max(len(window.ranges) for window in windows)
     own = java.consumer_properties(jvm, in_bulk(options, most, _MOST_RECORDS))
-    reader = jvm.applier.TopicReader(own, java.listed(jvm, map(_text, windows)), int(client.SILENT_SECONDS * 1000))
+    texts, silent = java.listed(jvm, map(_text, windows)), int(client.SILENT_SECONDS * 1000)
+    reader = java.named(jvm, "applier.TopicReader")(own, texts, silent)
     numbers = spark._jsparkSession.range(0, len(windows), 1, len(windows))  # noqa: SLF001 - as above
-    return DataFrame(numbers.mapPartitions(reader, jvm.org.apache.spark.sql.Encoders.BINARY()), spark)
+    as_bytes = java.named(jvm, "org.apache.spark.sql.Encoders").BINARY()
+    return DataFrame(numbers.mapPartitions(reader, as_bytes), spark)
 
 
 def in_blocks(batch: pa.RecordBatch) -> Iterator[PartitionMessages]:

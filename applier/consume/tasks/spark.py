@@ -78,7 +78,9 @@ class TaskRows:
         """
         self.drop()
         self._limit_batches()
-        self._kept = frame.mapInArrow(partial(_kept, messages, job), KEPT_DDL).persist(StorageLevel.MEMORY_AND_DISK)
+        # As they are: PySpark's usual level would compress them, and a window is read from there twice within seconds.
+        level = StorageLevel.MEMORY_AND_DISK_DESER
+        self._kept = frame.mapInArrow(partial(_kept, messages, job), KEPT_DDL).persist(level)
         found = self._kept.where(F.col("part") == _FOUND).select("body").toArrow()
         # Tasks run the code of this process with its rights.
         return settled(pickle.loads(body) for body in data(found["body"]))  # noqa: S301

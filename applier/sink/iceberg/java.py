@@ -59,7 +59,7 @@ class Java:
 
     def activate(self) -> None:
         """Let this thread have the session: Iceberg's data source asks its thread, and a new one has none."""
-        self.jvm.org.apache.spark.sql.classic.SparkSession.setActiveSession(self.session._jsparkSession)
+        getattr(self.jvm, "org.apache.spark.sql.classic.SparkSession").setActiveSession(self.session._jsparkSession)
 
     @property
     def client(self) -> Any:
