@@ -269,7 +269,9 @@ class KafkaSource(KafkaTopics):
             self.kept = self._rows
             try:
                 every = readings(window, job.at_once, self._rows.slots, job.whole)
-                return self._rows.run(topic_blocks(self._spark, every, self._own), in_blocks, job) if every else []
+                if not every:
+                    return []
+                return self._rows.run(topic_blocks(self._spark, every, self._own, job.at_once), in_blocks, job)
             except (Py4JJavaError, PySparkException) as error:
                 if _is_result_too_large(error):
                     reason = "what tasks found does not fit into spark.driver.maxResultSize"

@@ -17,7 +17,7 @@ _LOCAL_BYTES = 64 * 2**20
 """Windows that are likely smaller than this are decoded in the driver: a Spark job with Python workers costs more."""
 
 _UNKNOWN_BYTES = 4096.0
-"""Bytes of a message before any was read, to choose where a window is decoded."""
+"""Bytes of a message before any was read."""
 
 _SHARE = 0.75
 """The part of the bytes that a window is planned for: messages differ, and one that has more is read again."""
@@ -90,7 +90,7 @@ class WindowSize:
 
     def limits(self, most_bytes: int) -> Limits:
         """Those of a window; a `most_bytes` of `NO_LIMIT` stands for one that cannot be shorter."""
-        at_once = min(TASK_MESSAGES, int(TASK_BYTES / (self._message_bytes or 1)))
+        at_once = min(TASK_MESSAGES, int(TASK_BYTES / (self._message_bytes or _UNKNOWN_BYTES)))
         return Limits(most_bytes, max(1, at_once), NO_LIMIT if most_bytes == NO_LIMIT else self.share)
 
     @property

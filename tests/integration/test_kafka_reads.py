@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from itertools import chain
@@ -78,11 +78,18 @@ def _expected(broker: Broker, window: Window) -> Messages:
     return dict(by_place(pa.table(dict(zip(MESSAGE_SCHEMA.names, columns, strict=True)), schema=MESSAGE_SCHEMA)))
 
 
+def _blocks(
+    spark: SparkSession, broker: Broker, windows: Sequence[Window], at_once: int = plan.TASK_MESSAGES
+) -> Iterator[PartitionMessages]:
+    """What a task for each of some windows reads."""
+    frame = topic_blocks(spark, windows, {"bootstrap.servers": broker.bootstrap}, at_once)
+    return chain.from_iterable(map(in_blocks, frame.toArrow().to_batches()))
+
+
 def _in_tasks(spark: SparkSession, broker: Broker, *windows: Window) -> Messages:
     """The messages of some windows, by a task each."""
-    frame = topic_blocks(spark, windows, {"bootstrap.servers": broker.bootstrap})
     found: dict[TopicPartition, list[pa.Table]] = {}
-    for place, messages in chain.from_iterable(map(in_blocks, frame.toArrow().to_batches())):
+    for place, messages in _blocks(spark, broker, windows):
         found.setdefault(place, []).append(messages)
     return {place: pa.concat_tables(found[place]) for place in sorted(found)}
 
@@ -118,6 +125,19 @@ def test_messages_of_any_size_make_blocks(spark: SparkSession, kafka: Broker) ->
     window = Window({TopicPartition("reads-sizes", 0): OffsetRange(0, len(sizes))})
 
     assert _in_tasks(spark, kafka, window) == _expected(kafka, window)
+
+
+def test_an_executor_decompresses_few_large_messages_at_once(
+    spark: SparkSession, kafka: Broker, source: KafkaSource
+) -> None:
+    """Kafka gives as many as it may, also beyond the end of a task, and none of its limits counts their bytes."""
+    del source  # It has made the topics.
+    window = Window({TopicPartition("reads-a", 0): OffsetRange(0, 40)})
+
+    rows = [messages.num_rows for _, messages in _blocks(spark, kafka, [window], at_once=80)]
+
+    assert sum(rows) == 40
+    assert max(rows) <= 10
 
 
 @dataclass(frozen=True)
