@@ -54,10 +54,13 @@ def test_a_message_that_does_not_fit_into_memory_is_named_by_its_place(
 ) -> None:
     """700 MB in a few kilobytes: the run stops before it, or sets it aside and every other row arrives.
 
-    The driver reads it, or a task of Spark.
+    The driver reads it, or a task of Spark; an executor of a cluster would not live to say so, if the task did.
     """
     found, place = feed(kafka, tmp_path, f"bomb-{engine}-", b"\0" * 700_000_000)
     found.raw["source"]["engine"] = engine
+    if engine == "spark":
+        as_on_a_cluster = {"spark.executor.killOnFatalError.depth": "5"}
+        found.raw["spark"] = {"spark.master": "local[1]", "spark.driver.memory": "1g", **as_on_a_cluster}
 
     stopped = once(found.raw, tmp_path)
 

@@ -83,7 +83,12 @@ public class TopicReader implements MapPartitionsFunction {
 
     public boolean hasNext() {
       while (found.isEmpty() && !ends.isEmpty()) {
-        read();
+        try {
+          read();
+        } catch (OutOfMemoryError error) {
+          // Spark ends the executor of a task that throws it, and with it what others have decoded, again and again.
+          throw new IllegalStateException(error.toString());
+        }
       }
       return !found.isEmpty();
     }
