@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 
-from bench.cluster import LARGEST_STEP, MANY, outlook
+from bench.cluster import LARGEST_STEP, MANY, Outlook, by_cost, by_waiting
 from bench.contender import Run
 from bench.lake import Footprint
 from bench.parked import part
@@ -185,7 +185,7 @@ def _places(entry: Entry) -> list[str]:
     commit = f"{found.applying.driver:.1f} CPU s in the driver of {found.applying.whole:.1f}"
     million = f"{driver:.2f} CPU s a million in the driver of {every:.1f}"
     return [
-        f"{entry.name}, {found.messages:,} messages in {found.steps} steps after the first: {million}",
+        f"{entry.name}, {found.messages:,} messages in {found.steps} steps once warm: {million}",
         f"{entry.name}, rows to commits: {found.rows:,} rows, {commit}",
     ]
 
@@ -195,11 +195,15 @@ def _outlook(table: Table) -> list[str]:
     runs = [entry.run.places for entry in table.entries if entry.run.places is not None]
     if len(runs) < len(("large", "small")) or not all(run.messages for run in runs):
         return []
-    found = outlook(*runs)
-    costs = f"a step costs the driver {found.of_step:.2f} CPU s and {found.of_million:.2f} for each million of messages"
     return [
-        f"computed: {costs}, so {MANY} executors are {found.gain:.0f} x as fast as one, in steps of {LARGEST_STEP:,}"
+        _gain("a step costs the driver {} CPU s and {} for each million of messages", by_cost(*runs)),
+        _gain("executors wait {} s of a step for the driver, and {} for each million of messages", by_waiting(*runs)),
     ]
+
+
+def _gain(said: str, found: Outlook) -> str:
+    costs = said.format(f"{found.of_step:.2f}", f"{found.of_million:.2f}")
+    return f"computed: {costs}, so {MANY} executors are {found.gain:.0f} x as fast as one, in steps of {LARGEST_STEP:,}"
 
 
 def _left(table: Table, entry: Entry) -> list[str]:

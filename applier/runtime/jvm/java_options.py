@@ -82,4 +82,4 @@ def has_few_cores(master: str) -> bool:
 def of_executors(spark: Mapping[str, str]) -> dict[str, str]:
     """The setting that holds options of executors; those of the user come last, and win."""
     given = spark.get("spark.executor.extraJavaOptions", "")
-    return {"spark.executor.extraJavaOptions": " ".join(filter(None, [_LARGE_BUFFERS, _QUIET, given]))}
+    return {"spark.executor.extraJavaOptions": " ".join(filter(None, [_COMPILER, _LARGE_BUFFERS, _QUIET, given]))}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from bench.cluster import Cost, outlook, places
+from bench.cluster import Cost, by_cost, by_waiting, places
 from bench.contender import Run
 from bench.freshness import seconds_to_visible
 from bench.lake import Footprint
@@ -32,24 +32,28 @@ def test_job_is_shown_as_share_of_the_limits() -> None:
 
 
 def test_a_run_on_a_cluster_shows_what_the_driver_used_and_what_many_executors_gain() -> None:
-    """Without the first step; the part behind decoding is cut out between two samples."""
+    """Once warm; the part behind decoding is cut out between two samples, and so is what executors wait for."""
     fields = {"event": "step", "messages": 1_000_000, "rows": 900_000, "apply_seconds": 2.0}
-    lines = [Line(at, at / 10, fields, at * 2) for at in (10.0, 20.0, 30.0)]
+    lines = [Line(at, at / 10, fields, at * 2) for at in (5.0, 10.0, 20.0, 30.0)]
     samples = [Sample(at, at / 10, at * 2) for at in (17.5, 18.5, 27.5, 28.5)]
     large = places(Measured(0, 40.0, 5.0, 900.0, lines, samples))
 
     assert (large.steps, large.messages, large.rows) == (2, 2_000_000, 1_800_000)
     assert (large.cost.driver, large.cost.executors) == (2.0, 40.0)
     assert (round(large.applying.driver, 6), round(large.applying.executors, 6)) == (0.4, 8.0)
+    idle = [*samples, *(Sample(at, at / 10, 57.0) for at in (28.7, 28.9, 29.1))]
+    assert round(places(Measured(0, 40.0, 5.0, 900.0, lines, idle)).waiting, 6) == 0.6
     # A step costs the driver half a second, and half a second a million.
     small = replace(large, steps=8, cost=Cost(5.0, 40.0))
-    found = outlook(large, small)
+    found = by_cost(large, small)
     assert (round(found.of_step, 6), round(found.of_million, 6)) == (0.5, 0.5)
     assert round(found.gain, 2) == round((0.515625 + 20) / (0.515625 + 0.2), 2)
+    waits = by_waiting(replace(large, waiting=1.0), replace(small, waiting=4.0))
+    assert (round(waits.of_step, 6), round(waits.of_million, 6)) == (0.5, 0.0)
     kept = Footprint(1, 20_000, 1, 0)
     entries = [Entry(name, [run(10, 8, places=each)], [], kept) for name, each in (("large", large), ("small", small))]
     text = render("t", [table(*entries)])
-    assert "large, 2,000,000 messages in 2 steps after the first: 1.00 CPU s a million in the driver of 21.0" in text
+    assert "large, 2,000,000 messages in 2 steps once warm: 1.00 CPU s a million in the driver of 21.0" in text
     assert "100 executors are 29 x as fast as one" in text
 
 
