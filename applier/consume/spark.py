@@ -5,9 +5,10 @@ from __future__ import annotations
 import os
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import closing, contextmanager, suppress
+from contextlib import AbstractContextManager, closing, contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, cast
 
 from py4j.protocol import Py4JError, Py4JJavaError
@@ -38,7 +39,7 @@ from applier.runtime.jvm import jars
 from applier.runtime.jvm.bare_jvm import bare_jvm
 from applier.runtime.logs import logger
 from applier.runtime.outages import OUTAGES
-from applier.runtime.permanent_errors import KAFKA, SPARK, chain_of, refusal, told, without_secrets
+from applier.runtime.permanent_errors import KAFKA, SPARK, Cause, chain_of, refusal, told, without_secrets
 from applier.runtime.stop_requests import STOPPING
 
 _USUAL = {
@@ -146,7 +147,7 @@ class KafkaTopics:
 
     def collect(self, window: Window) -> Messages:
         """See `Source`."""
-        with _reading():
+        with self._reading():
             return self._look_ups.read(window)
 
     def close(self) -> None:
@@ -165,6 +166,9 @@ class KafkaTopics:
             found = set(self._admin.matching(".*"))
             return [topic for topic in self._topics if topic not in found] or self._topics
         return self._topics
+
+    def _reading(self) -> AbstractContextManager[None]:
+        return _reading(self._options)
 
     @contextmanager
     def _asking(self) -> Iterator[None]:
@@ -186,8 +190,7 @@ class KafkaTopics:
 
     def _refusal(self, error: Py4JJavaError) -> TransientError | SourceLost | OutsideRefused:
         servers = self._servers
-        # Kafka repeats parts of what it cannot read, and that may be the value of an option that holds a secret.
-        chain = [replace(cause, text=without_secrets(cause.text, self._options)) for cause in chain_of(error)]
+        chain = _causes(error, self._options)
         if any("UnknownTopicOrPartition" in cause.kind for cause in chain):
             hint = "check source.kafka.topics; TiCDC makes the topic when the changefeed starts."
             return SourceLost(f"Kafka at {servers} has no topic {', '.join(self._missing())}.", hint)
@@ -234,7 +237,7 @@ class KafkaSource(KafkaTopics):
         self._client = KafkaClient(jvm, self._own, section.bytes_per_step)
         self._ends: Mapping[TopicPartition, int] = {}
         self._heavy: Window | None = None
-        self._rows = TaskRows(spark, _reading)
+        self._rows = TaskRows(spark, self._reading)
         self.kept: KeptRows | None = None
         self._pool = WorkerPool(min(spark.sparkContext.defaultParallelism, os.cpu_count() or 1, _MOST_PROCESSES))
 
@@ -257,13 +260,13 @@ class KafkaSource(KafkaTopics):
         """See `Source`."""
         self.kept = None
         self._rows.drop()
-        with _reading():
+        with self._reading():
             return self._client.read(window)
 
     def map(self, window: Window, job: KeepingJob[R]) -> list[R]:
         """See `Source`."""
         self.kept = None
-        with _reading():
+        with self._reading():
             if self._stays_here(window):
                 return self._map_here(window, job)
             self.kept = self._rows
@@ -315,13 +318,18 @@ def are_rows_far(spark: SparkSession, engine: str) -> bool:
 
 
 @contextmanager
-def _reading() -> Iterator[None]:
+def _reading(options: Mapping[str, str] = MappingProxyType({})) -> Iterator[None]:
     try:
         yield
     except KafkaSilentError:
         raise TransientError(_SILENT, _AGAIN) from None
     except (Py4JJavaError, PySparkException) as error:
-        raise read_refusal(error) from error
+        raise read_refusal(error, options) from error
+
+
+def _causes(error: Exception, options: Mapping[str, str]) -> list[Cause]:
+    """What an error says: Kafka repeats parts of what it cannot read, and that may be an option that holds a secret."""
+    return [replace(cause, text=without_secrets(cause.text, options)) for cause in chain_of(error)]
 
 
 def _is_result_too_large(error: Exception) -> bool:
@@ -329,12 +337,15 @@ def _is_result_too_large(error: Exception) -> bool:
     return any(cause.kind == "SparkException" and cause.text.startswith(_TOO_LARGE) for cause in chain_of(error))
 
 
-def read_refusal(error: Exception) -> TransientError | TerminalError:
-    """The error for a failed read: offsets are gone, a broker does not answer, or no retry can help."""
+def read_refusal(error: Exception, options: Mapping[str, str] = MappingProxyType({})) -> TransientError | TerminalError:
+    """The error for a failed read: offsets are gone, a broker does not answer, or no retry can help.
+
+    What `options` of a client hold of secrets is not in it.
+    """
     text = str(error)
     if isinstance(error, PythonException) and not is_outage(text):
         return defect(text)
-    chain = chain_of(error)
+    chain = _causes(error, options)
     if "ExecutorLostFailure" in text:
         return TransientError(f"Spark lost the executors of a job: {told(chain)}", _LOST)
     if _is_result_too_large(error):

@@ -35,6 +35,15 @@ def test_a_failed_read_is_told_for_what_it_is(error: Exception, kind: type[Excep
         raise read_refusal(error)
 
 
+def test_a_failed_read_does_not_repeat_secrets() -> None:
+    """Kafka's clients say which word of an option they cannot read."""
+    error = RuntimeError("java.lang.IllegalArgumentException: JAAS configuration: no '=' behind hunter2")
+    options = {"kafka.sasl.jaas.config": 'org.x.PlainLoginModule required password="hunter2";'}
+
+    assert "hunter2" in str(read_refusal(error))
+    assert "hunter2" not in str(read_refusal(error, options))
+
+
 def test_a_defect_in_a_task_is_named_without_its_data() -> None:
     """A Python worker's exception comes again with every retry, and its message may hold a row."""
     text = (
