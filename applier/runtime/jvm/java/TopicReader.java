@@ -22,7 +22,7 @@ import org.apache.spark.api.java.function.MapPartitionsFunction;
 import org.apache.spark.util.TaskCompletionListener;
 
 /**
- * Reads topics in Spark's tasks (consume/kafka/task_reader.py). A row is a block of records of one partition, behind its
+ * Reads topics in Spark's tasks (consume/kafka/spark.py). A row is a block of records of one partition, behind its
  * head and a line end: a row for each record would cost more than to decode it.
  *
  * Janino compiles it, which knows generics only as casts.
