@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Any, Protocol, TypeAlias, TypeVar
 
+import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
 from applier.changefeed.message import Messages, PartitionMessages, TopicPartition
@@ -56,7 +58,7 @@ class KeptRows(Protocol):
     def collect(self) -> Mapping[PieceId, pa.Buffer]:
         """All pieces, in this process."""
 
-    def stage(self, routes: pa.Table, work: StageWork) -> dict[int, Any]:
+    def stage(self, routes: npt.NDArray[np.int32], work: StageWork) -> dict[int, Any]:
         """See `TaskRows.stage`."""
 
 

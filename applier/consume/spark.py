@@ -16,7 +16,7 @@ from pyspark.errors import IllegalArgumentException, PySparkException, PythonExc
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
-from applier.changefeed.message import MESSAGE_SCHEMA, Messages, TopicPartition, in_rows
+from applier.changefeed.message import MESSAGE_SCHEMA, Messages, TopicPartition
 from applier.changefeed.window import OffsetRange, Window
 from applier.config.settings import Config
 from applier.config.source import KafkaSection, SourceSection
@@ -30,7 +30,7 @@ from applier.consume.kafka.record_by_record import is_out_of_memory
 from applier.consume.kafka.spark import in_blocks, topic_blocks
 from applier.consume.source import Job, KeepingJob, KeptRows, R
 from applier.consume.tasks.plan import readings
-from applier.consume.tasks.spark import TaskRows
+from applier.consume.tasks.spark import TaskRows, of_blocks, of_frame
 from applier.consume.window_size import WindowTooLargeError
 from applier.consume.workers.pool import WorkerPool
 from applier.consume.workers.task_error import defect, is_outage
@@ -73,6 +73,9 @@ _LOST = (
     "for Python, or spark.executor.memory."
 )
 
+_PYTHON = "org.apache.spark.api.python.PythonException"
+"""What the code of a task raised, where the job was no query: PySpark leaves Java's error as it is."""
+
 _TOO_LARGE = "Job aborted due to stage failure: Total size of serialized results"
 """How Spark begins to say that results are above `spark.driver.maxResultSize`."""
 
@@ -105,7 +108,7 @@ class ArchiveSource(Archive):
             whole = frame.where(inside(window, F.col)).repartition(*_PARTITION)
             ordered = whole.sortWithinPartitions(*_PARTITION, "offset")
             self.kept = self._rows
-            return self._rows.run(ordered, in_rows, job)
+            return self._rows.run(of_frame(ordered, job))
 
 
 class KafkaTopics:
@@ -274,7 +277,8 @@ class KafkaSource(KafkaTopics):
                 every = readings(window, job.at_once, self._rows.slots, job.whole)
                 if not every:
                     return []
-                return self._rows.run(topic_blocks(self._spark, every, self._own, job.at_once), in_blocks, job)
+                blocks = topic_blocks(self._spark, every, self._own, job.at_once)
+                return self._rows.run(of_blocks(blocks, in_blocks, job))
             except (Py4JJavaError, PySparkException) as error:
                 if _is_result_too_large(error):
                     reason = "what tasks found does not fit into spark.driver.maxResultSize"
@@ -343,7 +347,7 @@ def read_refusal(error: Exception, options: Mapping[str, str] = MappingProxyType
     What `options` of a client hold of secrets is not in it.
     """
     text = str(error)
-    if isinstance(error, PythonException) and not is_outage(text):
+    if (isinstance(error, PythonException) or _PYTHON in text) and not is_outage(text):
         return defect(text)
     chain = _causes(error, options)
     if "ExecutorLostFailure" in text:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from itertools import chain
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -82,8 +81,7 @@ def _blocks(
     spark: SparkSession, broker: Broker, windows: Sequence[Window], at_once: int = plan.TASK_MESSAGES
 ) -> Iterator[PartitionMessages]:
     """What a task for each of some windows reads."""
-    frame = topic_blocks(spark, windows, {"bootstrap.servers": broker.bootstrap}, at_once)
-    return chain.from_iterable(map(in_blocks, frame.toArrow().to_batches()))
+    return in_blocks(topic_blocks(spark, windows, {"bootstrap.servers": broker.bootstrap}, at_once).collect())
 
 
 def _in_tasks(spark: SparkSession, broker: Broker, *windows: Window) -> Messages:

@@ -1,7 +1,7 @@
 """Copies the records of Kafka's Java consumer into Arrow tables, without a call from Python for each record.
 
 Java lays them out in columns (`RecordColumns.java`), which Python reads as the columns that they are: in a file where
-this process reads them (`RecordFile.java`), in rows of a frame where a task does (`TopicReader.java`).
+this process reads them (`RecordFile.java`), in blocks of bytes where a task does (`TopicReader.java`).
 """
 
 from __future__ import annotations
@@ -125,9 +125,9 @@ class KafkaRecords:
         return {place: pa.concat_tables(parts[place]) for place in sorted(parts)}
 
 
-def block_messages(row: pa.Buffer) -> PartitionMessages:
-    """What one row of `TopicReader.java` holds: messages of one partition, in place."""
-    data = memoryview(row)
+def block_messages(found: bytes) -> PartitionMessages:
+    """What a block of `TopicReader.java` holds: messages of one partition, in place."""
+    data = memoryview(found)
     head = bytes(data[:_HEAD_BYTES]).partition(b"\n")[0]
     block = _Block.headed(head.decode().split())
     return block.place, _table(block, data[len(head) + 1 :])

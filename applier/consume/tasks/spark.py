@@ -1,51 +1,51 @@
 """Runs jobs in Spark's tasks in two stages: what they find comes to the driver, their rows go from task to task.
 
 The first stage decodes. Spark keeps what it gives: a task that is lost is run again and gives the same. The second one
-takes the pieces of rows that the driver asks for by number, which Spark moves as they are: it knows no row.
+takes the pieces of rows that the driver asks for by number, which Spark moves as they are: it knows no row, and plans
+no query.
 """
 
 from __future__ import annotations
 
 import pickle
-from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, suppress
 from functools import partial
 from itertools import chain
-from typing import Any, TypeAlias, cast
+from typing import Any, TypeAlias, TypeVar, cast
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 from py4j.protocol import Py4JError
-from pyspark import StorageLevel, TaskContext
+from pyspark import RDD, StorageLevel, TaskContext
+from pyspark.serializers import NoOpSerializer
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql import functions as F
 
-from applier.changefeed.message import PartitionMessages
+from applier.changefeed.message import PartitionMessages, in_rows
+from applier.consume.kafka.java import named
 from applier.consume.source import KeepingJob, PieceId, R, StageWork
-from applier.consume.workers.transport import data, outcome, settled
+from applier.consume.workers.transport import outcome, settled
 from applier.errors import TransientError
 from applier.runtime.tasks.process import settle
 
 _FOUND = -1
-"""The part whose only piece is what the task found."""
+"""The part whose only piece, the first of a task, is what the task found."""
 
-_BATCH_BYTES = 8 << 20
-"""Bytes that go from Python to the JVM at once, and the other way round."""
+_PLACE = np.dtype("<i4")
+"""The four numbers before each piece, as `PieceRoutes.java` reads them: task, part, piece, and one that is 0, so that
+the columns behind them stay aligned.
+"""
 
-KEPT_DDL = "task int, part int, piece int, body binary"
-"""`KEPT` as Spark reads it."""
+_HEAD = 4 * _PLACE.itemsize
 
-KEPT = pa.schema([("task", pa.int32()), ("part", pa.int32()), ("piece", pa.int32()), ("body", pa.binary())])  # type: ignore[arg-type]
-"""What a task of the first stage gives: a pickled outcome, and rows as Arrow IPC streams."""
+_MOVES = 2
+"""Tasks for each slot that hand pieces on: that is no work, and to follow a task costs the driver some ms."""
 
-ROUTES = pa.schema([("task", pa.int32()), ("part", pa.int32()), ("piece", pa.int32()), ("target", pa.int32())])
-"""Which task of the second stage takes a piece; several may."""
+Kept: TypeAlias = "RDD[bytes]"
+"""What the tasks of the first stage give, in bytes: a pickled outcome, and pieces of rows as Arrow IPC streams."""
 
-_ID = ("task", "part", "piece")
-
-Reader: TypeAlias = Callable[[pa.RecordBatch], Iterable[PartitionMessages]]
-"""Takes the messages out of a batch of a frame."""
+_Block = TypeVar("_Block")
 
 
 class TaskRows:
@@ -57,18 +57,18 @@ class TaskRows:
     """
 
     def __init__(self, spark: SparkSession, reading: Callable[[], AbstractContextManager[None]]) -> None:
-        self._spark = spark
+        self._context = spark.sparkContext
         self._reading = reading
-        self._kept: DataFrame | None = None
+        self._kept: Kept | None = None
         self._here: dict[PieceId, pa.Buffer] | None = None
 
     @property
     def slots(self) -> int:
         """See `KeptRows`."""
-        return max(1, self._spark.sparkContext.defaultParallelism)
+        return max(1, self._context.defaultParallelism)
 
-    def run(self, frame: DataFrame, messages: Reader, job: KeepingJob[R]) -> list[R]:
-        """Run a job over a frame, whose batches hold messages, a task for each of its partitions.
+    def run(self, kept: Kept) -> list[Any]:
+        """Run a job in the tasks of `of_blocks` or `of_frame`.
 
         Returns:
             What each task found.
@@ -77,19 +77,18 @@ class TaskRows:
             TransientError, WindowTooLargeError: As `Source.map`.
         """
         self.drop()
-        self._limit_batches()
         # As they are: PySpark's usual level would compress them, and a window is read from there twice within seconds.
-        level = StorageLevel.MEMORY_AND_DISK_DESER
-        self._kept = frame.mapInArrow(partial(_kept, messages, job), KEPT_DDL).persist(level)
-        found = self._kept.where(F.col("part") == _FOUND).select("body").toArrow()
+        self._kept = kept.persist(StorageLevel.MEMORY_AND_DISK_DESER)
+        first = self._java("PieceRoutes$First")()
+        found = self._bytes(kept._jrdd.mapPartitions(first)).collect()  # noqa: SLF001 - the one way to Java's functions
         # Tasks run the code of this process with its rights.
-        return settled(pickle.loads(body) for body in data(found["body"]))  # noqa: S301
+        return settled(pickle.loads(memoryview(each)[_HEAD:]) for each in found)  # noqa: S301
 
-    def stage(self, routes: pa.Table, work: StageWork) -> dict[int, Any]:
+    def stage(self, routes: npt.NDArray[np.int32], work: StageWork) -> dict[int, Any]:
         """Bring pieces of rows to tasks, and do work on them.
 
         Args:
-            routes: Which pieces: `ROUTES`, targets from 0 on without a gap.
+            routes: Which pieces: rows of task, part, piece and target; targets from 0 on without a gap.
             work: Takes the number of its target and the pieces; what it returns must be picklable.
 
         Returns:
@@ -98,28 +97,23 @@ class TaskRows:
         Raises:
             TransientError, TerminalError: Pieces are gone, and cannot be read again, or a task failed.
         """
-        self._limit_batches()
-        wanted = self._spark.createDataFrame(routes)
-        count = routes["target"].to_numpy().max().item() + 1
-        rows = self._rows().join(F.broadcast(wanted), list(_ID))
-        moved = rows.select("target", *_ID, "body").repartitionById(count, F.col("target"))
+        wanted = self._java("PieceRoutes")(routes.astype(_PLACE).tobytes(), int(routes[:, -1].max()) + 1)
         with self._reading():
-            told = moved.mapInArrow(partial(_staged, work), "target int, outcome binary").toArrow()
-        pairs = zip(cast("list[int]", told["target"].to_pylist()), data(told["outcome"]), strict=True)
-        return {target: pickle.loads(body) for target, body in pairs}  # noqa: S301 - as above
+            near = self._rows()._jrdd.coalesce(_MOVES * self.slots)  # noqa: SLF001 - as above
+            moved = near.mapPartitionsToPair(wanted).partitionBy(wanted).values()
+            return dict(self._bytes(moved).mapPartitionsWithIndex(partial(_staged, work)).collect())
 
     def collect(self) -> dict[PieceId, pa.Buffer]:
         """See `KeptRows`."""
         if self._here is None:
             with self._reading():
-                told = self._rows().toArrow()
-            self._here = dict(zip(_ids(told), data(told["body"]), strict=True))
+                self._here = dict(_pieces(self._rows().collect()))
         return self._here
 
-    def _rows(self) -> DataFrame:
+    def _rows(self) -> Kept:
         if self._kept is None:
             raise TransientError("The rows of the window are no longer kept.", "the window is read again.")
-        return self._kept.where(F.col("part") != _FOUND)
+        return self._kept
 
     def drop(self) -> None:
         """Let the rows go."""
@@ -128,54 +122,61 @@ class TaskRows:
             with suppress(Py4JError):  # Where the JVM is gone, they are.
                 kept.unpersist()
 
-    def _limit_batches(self) -> None:
-        # Spark counts rows, 10,000 of them; a piece is a row here.
-        self._spark.conf.set("spark.sql.execution.arrow.maxBytesPerBatch", _BATCH_BYTES)
+    def _java(self, name: str) -> Any:
+        return named(self._context._jvm, f"applier.{name}")  # noqa: SLF001 - as above
+
+    def _bytes(self, java: Any) -> RDD[bytes]:
+        return RDD(java, self._context, NoOpSerializer())
 
 
-def _kept(messages: Reader, job: KeepingJob[R], batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+def of_blocks(
+    blocks: RDD[_Block], messages: Callable[[Iterable[_Block]], Iterable[PartitionMessages]], job: KeepingJob[R]
+) -> Kept:
+    """A job on the messages of each partition of some blocks."""
+    kept = blocks.mapPartitions(lambda every: _kept(job, messages(every)))
+    kept._bypass_serializer = True  # type: ignore[attr-defined]  # noqa: SLF001 - PySpark would pickle bytes
+    return cast("Kept", kept)
+
+
+def of_frame(frame: DataFrame, job: KeepingJob[R]) -> Kept:
+    """A job on each partition of a frame of messages: `MESSAGE_SCHEMA`."""
+    context = frame.sparkSession.sparkContext
+    as_bytes = named(context._jvm, "org.apache.spark.sql.Encoders").BINARY()  # noqa: SLF001 - the one way from rows
+    rows = frame.mapInArrow(partial(_kept_as_rows, job), "body binary")._jdf  # noqa: SLF001 - as above
+    return RDD(getattr(rows, "as")(as_bytes).javaRDD(), context, NoOpSerializer())
+
+
+def _kept_as_rows(job: KeepingJob[R], batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    for piece in _kept(job, chain.from_iterable(map(in_rows, batches))):
+        yield pa.record_batch({"body": pa.array([memoryview(piece)], pa.binary())})
+
+
+def _kept(job: KeepingJob[R], messages: Iterable[PartitionMessages]) -> Iterator[pa.Buffer]:
     settle()
-    number = cast("TaskContext", TaskContext.get()).partitionId()
-    found = outcome(job, chain.from_iterable(map(messages, batches)))
-    parts = [] if isinstance(found, Exception) else job.apart(found, number)
-    yield _batch([(number, _FOUND, 0, pa.py_buffer(pickle.dumps(found, 5)))])
-    held, size = list[tuple[int, int, int, pa.Buffer]](), 0
+    task = cast("TaskContext", TaskContext.get()).partitionId()
+    found = outcome(job, messages)
+    parts = [] if isinstance(found, Exception) else job.apart(found, task)
+    yield pa.py_buffer(_head(task, _FOUND, 0) + pickle.dumps(found, 5))
     for part, pieces in enumerate(parts):
         for piece, rows in enumerate(pieces):
-            held.append((number, part, piece, _stream(rows)))
-            size += held[-1][-1].size
-            if size >= _BATCH_BYTES:
-                yield _batch(held)
-                held, size = [], 0
-    if held:
-        yield _batch(held)
+            sink = pa.BufferOutputStream()
+            sink.write(_head(task, part, piece))
+            with pa.ipc.new_stream(sink, rows.schema) as writer:
+                writer.write_table(rows)
+            yield sink.getvalue()
 
 
-def _batch(rows: list[tuple[int, int, int, pa.Buffer]]) -> pa.RecordBatch:
-    *places, bodies = zip(*rows, strict=True)
-    ends = pa.array(np.cumsum([0, *(body.size for body in bodies)]), pa.int32()).buffers()[1]
-    column = pa.Array.from_buffers(pa.binary(), len(rows), [None, ends, pa.py_buffer(b"".join(bodies))])
-    return pa.record_batch([*(pa.array(numbers, pa.int32()) for numbers in places), column], schema=KEPT)
+def _head(*place: int) -> bytes:
+    return np.array([*place, 0], _PLACE).tobytes()
 
 
-def _stream(rows: pa.Table) -> pa.Buffer:
-    sink = pa.BufferOutputStream()
-    with pa.ipc.new_stream(sink, rows.schema) as writer:
-        writer.write_table(rows)
-    return sink.getvalue()
-
-
-def _staged(work: StageWork, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+def _staged(work: StageWork, target: int, pieces: Iterable[bytes]) -> Iterator[tuple[int, Any]]:
     settle()
-    targets: defaultdict[int, dict[PieceId, pa.Buffer]] = defaultdict(dict)
-    for batch in batches:
-        table = pa.Table.from_batches([batch])
-        for target, place, body in zip(table["target"].to_pylist(), _ids(table), data(table["body"]), strict=True):
-            targets[cast("int", target)][place] = body
-    for target in list(targets):
-        told = pickle.dumps(work(target, targets.pop(target)), 5)
-        yield pa.record_batch({"target": pa.array([target], pa.int32()), "outcome": pa.array([told], pa.binary())})
+    yield target, work(target, dict(_pieces(pieces)))
 
 
-def _ids(rows: pa.Table) -> Iterator[PieceId]:
-    return cast("Iterator[PieceId]", zip(*(rows[name].to_pylist() for name in _ID), strict=True))
+def _pieces(every: Iterable[bytes]) -> Iterator[tuple[PieceId, pa.Buffer]]:
+    for each in every:
+        task, part, piece, _ = map(int, np.frombuffer(each, _PLACE, 4))
+        if part != _FOUND:
+            yield (task, part, piece), pa.py_buffer(each)[_HEAD:]

@@ -14,6 +14,7 @@ from itertools import chain
 from typing import TypeAlias
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
 from applier.changefeed.table import Keyed, Keyless, TableName
@@ -299,7 +300,7 @@ def _packed(every: Sequence[tuple[int, ShareTask]], most_bytes: float) -> list[l
     return targets
 
 
-def _routes(targets: Sequence[Sequence[tuple[int, ShareTask]]]) -> pa.Table:
+def _routes(targets: Sequence[Sequence[tuple[int, ShareTask]]]) -> npt.NDArray[np.int32]:
     found = dict.fromkeys(
         (*place, piece, target)
         for target, every in enumerate(targets)
@@ -307,8 +308,7 @@ def _routes(targets: Sequence[Sequence[tuple[int, ShareTask]]]) -> pa.Table:
         for place, pieces in share.wanted.items()
         for piece, _, _ in pieces
     )
-    columns = zip(*found, strict=True)
-    return pa.table([pa.array(column, pa.int32()) for column in columns], names=["task", "part", "piece", "target"])
+    return np.array(list(found), np.int32)
 
 
 def splits(targets: TargetTables, names: Iterable[TableName]) -> dict[TableName, Sequence[int]]:

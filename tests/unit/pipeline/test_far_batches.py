@@ -10,6 +10,8 @@ from types import SimpleNamespace
 from typing import Any, cast
 from unittest.mock import Mock
 
+import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
@@ -54,9 +56,9 @@ class Kept:
         """See `KeptRows`."""
         return self.bodies
 
-    def stage(self, routes: pa.Table, work: StageWork) -> dict[int, Any]:
+    def stage(self, routes: npt.NDArray[np.int32], work: StageWork) -> dict[int, Any]:
         """See `KeptRows`."""
-        return {target: work(target, self.bodies) for target in range(len(set(routes["target"].to_pylist())))}
+        return {target: work(target, self.bodies) for target in range(len(set(routes[:, -1])))}
 
 
 def changed(ids: list[int], *, first: Op, of: TableVersion, offset: int = 0) -> Part:
@@ -295,7 +297,7 @@ class _ByJava(JavaStorage):
 
 
 class _Nowhere(Kept):
-    def stage(self, routes: pa.Table, work: StageWork) -> dict[int, Any]:
+    def stage(self, routes: npt.NDArray[np.int32], work: StageWork) -> dict[int, Any]:
         """See `KeptRows`."""
         raise AssertionError("a task has no way to these files")
 

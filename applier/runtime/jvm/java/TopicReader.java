@@ -18,37 +18,31 @@ import org.apache.kafka.common.TopicPartition;
 import org.apache.kafka.common.errors.TimeoutException;
 import org.apache.kafka.common.serialization.ByteBufferDeserializer;
 import org.apache.spark.TaskContext;
-import org.apache.spark.api.java.function.MapPartitionsFunction;
+import org.apache.spark.api.java.function.FlatMapFunction;
 import org.apache.spark.util.TaskCompletionListener;
 
 /**
- * Reads topics in Spark's tasks (consume/kafka/spark.py). A row is a block of records of one partition, behind its
- * head and a line end: a row for each record would cost more than to decode it.
+ * Reads topics in Spark's tasks (consume/kafka/spark.py): lines of topic, partition, first offset and end come in, blocks
+ * of records of one partition go out, each behind its head and a line end. Bytes for each record would cost more than to
+ * decode it.
  *
  * Janino compiles it, which knows generics only as casts.
  */
-public class TopicReader implements MapPartitionsFunction {
+public class TopicReader implements FlatMapFunction {
   private final Properties options;
-  private final List windows;
   private final long silent;
 
   /**
    * @param options those of Kafka's consumer
-   * @param windows what each task reads, by its number: lines of topic, partition, first offset and end
    * @param silent milliseconds without any progress until the brokers count as gone
    */
-  public TopicReader(Properties options, List windows, long silent) {
+  public TopicReader(Properties options, long silent) {
     this.options = options;
-    this.windows = windows;
     this.silent = silent;
   }
 
-  public Iterator call(Iterator numbers) {
-    // Spark's iterators have no next row until they were asked.
-    if (!numbers.hasNext()) {
-      return numbers;
-    }
-    Blocks blocks = new Blocks(options, (String) windows.get(((Number) numbers.next()).intValue()), silent);
+  public Iterator call(Object windows) {
+    Blocks blocks = new Blocks(options, (String) ((Iterator) windows).next(), silent);
     TaskContext.get().addTaskCompletionListener(blocks);
     return blocks;
   }
