@@ -22,7 +22,7 @@ MANY = 100
 SMALL_STEP = 250_000
 """Messages of a step in the run that shows what a step costs the driver, however small it is."""
 
-WARM_MESSAGES = 1_500_000
+WARM_MESSAGES = 3_000_000
 """Messages until what JVMs run is mostly compiled; steps count from there."""
 
 _IDLE = 0.4

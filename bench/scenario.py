@@ -127,8 +127,8 @@ def scenarios(*, quick: bool, tables: int | None = None) -> dict[str, Scenario]:
             "cluster",
             "a Spark cluster of two workers, with a Python of its own, beside one process",
             (
-                Case("changes of six tables", Workload(size(8_000_000, 200_000), tables=6)),
-                Case("one large table", Workload(size(4_000_000, 100_000), "uniform", preloaded=base, seed=3)),
+                Case("changes of six tables", Workload(size(12_000_000, 200_000), tables=6)),
+                Case("one large table", Workload(size(6_000_000, 100_000), "uniform", preloaded=base, seed=3)),
             ),
             messages_per_step=20_000 if quick else None,
             clustered=True,

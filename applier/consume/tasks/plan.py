@@ -7,10 +7,10 @@ from collections.abc import Collection, Iterator
 from applier.changefeed.message import TopicPartition
 from applier.changefeed.window import OffsetRange, Window
 
-TASK_MESSAGES = 125_000
-"""Messages of a task at the most: about a second of work, unless they are large."""
+TASK_MESSAGES = 250_000
+"""Messages of a task at the most: one to two seconds of work, unless they are large."""
 
-TASK_BYTES = 64 << 20
+TASK_BYTES = 128 << 20
 """Bytes of them."""
 
 _LEAST = 20_000
