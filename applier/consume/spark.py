@@ -33,7 +33,6 @@ from applier.consume.tasks.plan import readings
 from applier.consume.tasks.spark import TaskRows, of_blocks, of_frame
 from applier.consume.window_size import WindowTooLargeError
 from applier.consume.workers.pool import WorkerPool
-from applier.consume.workers.task_error import defect, is_outage
 from applier.errors import ConfigError, OutsideRefused, SourceLost, TerminalError, TransientError
 from applier.runtime.jvm import jars
 from applier.runtime.jvm.bare_jvm import bare_jvm
@@ -41,6 +40,7 @@ from applier.runtime.logs import logger
 from applier.runtime.outages import OUTAGES
 from applier.runtime.permanent_errors import KAFKA, SPARK, Cause, chain_of, refusal, told, without_secrets
 from applier.runtime.stop_requests import STOPPING
+from applier.runtime.tasks.task_error import PYTHON, defect, is_outage
 
 _USUAL = {
     # How long a broker may wait for more to come. A window ends where the topic did, so what comes later is not read;
@@ -72,9 +72,6 @@ _LOST = (
     "the window is read again; executors that end for want of memory need more of it: spark.executor.memoryOverhead, "
     "for Python, or spark.executor.memory."
 )
-
-_PYTHON = "org.apache.spark.api.python.PythonException"
-"""What the code of a task raised, where the job was no query: PySpark leaves Java's error as it is."""
 
 _TOO_LARGE = "Job aborted due to stage failure: Total size of serialized results"
 """How Spark begins to say that results are above `spark.driver.maxResultSize`."""
@@ -347,7 +344,7 @@ def read_refusal(error: Exception, options: Mapping[str, str] = MappingProxyType
     What `options` of a client hold of secrets is not in it.
     """
     text = str(error)
-    if (isinstance(error, PythonException) or _PYTHON in text) and not is_outage(text):
+    if (isinstance(error, PythonException) or PYTHON in text) and not is_outage(text):
         return defect(text)
     chain = _causes(error, options)
     if "ExecutorLostFailure" in text:

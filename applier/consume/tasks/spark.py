@@ -39,6 +39,9 @@ the columns behind them stay aligned.
 
 _HEAD = 4 * _PLACE.itemsize
 
+_BATCH_BYTES = 8 << 20
+"""Bytes of messages that go to Python at once: Spark counts rows, 10,000 of them."""
+
 _MOVES = 2
 """Tasks for each slot that hand pieces on: that is no work, and to follow a task costs the driver some ms."""
 
@@ -141,6 +144,7 @@ def of_blocks(
 def of_frame(frame: DataFrame, job: KeepingJob[R]) -> Kept:
     """A job on each partition of a frame of messages: `MESSAGE_SCHEMA`."""
     context = frame.sparkSession.sparkContext
+    frame.sparkSession.conf.set("spark.sql.execution.arrow.maxBytesPerBatch", _BATCH_BYTES)
     as_bytes = named(context._jvm, "org.apache.spark.sql.Encoders").BINARY()  # noqa: SLF001 - the one way from rows
     rows = frame.mapInArrow(partial(_kept_as_rows, job), "body binary")._jdf  # noqa: SLF001 - as above
     return RDD(getattr(rows, "as")(as_bytes).javaRDD(), context, NoOpSerializer())

@@ -19,9 +19,6 @@ from applier.runtime.outages import system_of
 Outcome: TypeAlias = R | TransientError | WindowTooLargeError
 """What a job returned, or the error that its caller acts on: in a traceback of Spark it would be lost."""
 
-CELLS_DDL = "tables int, cell binary"
-"""`CELLS` as Spark reads it."""
-
 CELLS = pa.schema([("tables", pa.int32()), ("cell", pa.binary())])  # type: ignore[arg-type]  # the stubs know one type
 """An outcome: the pickled object with the number of its tables, then each of them as an Arrow IPC stream."""
 

@@ -18,9 +18,9 @@ import pyarrow as pa
 from applier.changefeed.message import MESSAGE_SCHEMA
 from applier.consume.source import Job
 from applier.consume.workers.main import DONE, FAILED
-from applier.consume.workers.task_error import defect, is_outage
 from applier.consume.workers.transport import Outcome, unpacked
 from applier.errors import TransientError
+from applier.runtime.tasks.task_error import defect, is_outage
 
 _WAITING = 2
 """Chunks that may wait for the process; then the reader waits."""

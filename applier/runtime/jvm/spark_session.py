@@ -59,9 +59,6 @@ _CLUSTER_DEFAULTS = {
     "spark.dynamicAllocation.shuffleTracking.timeout": "120s",
     # As on Kubernetes and YARN. On a standalone cluster Spark takes whole workers, and cannot count what it asks for.
     "spark.executor.cores": "1",
-    # It plans each stage of a query anew by what the last one gave. Our pieces are counted before, and to plan is what
-    # the driver mostly does.
-    "spark.sql.adaptive.enabled": "false",
 }
 """`spark.executor.instances` is the most of them, where it is set."""
 

@@ -16,6 +16,7 @@ from pyspark.errors import PySparkException
 from applier.errors import ApplierError, TransientError
 from applier.runtime.permanent_errors import SPARK, Cause, chain_of, refusal, told
 from applier.runtime.tasks.process import settle
+from applier.runtime.tasks.task_error import PYTHON, defect, is_of_code
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -76,9 +77,12 @@ def reported(action: str) -> Iterator[None]:
     try:
         yield
     except (PySparkException, Py4JJavaError) as error:
+        text = str(error)
+        if PYTHON in text and is_of_code(text):
+            raise defect(text) from error
         # PySpark gives errors of tasks that it does not know as Java does. What a failed job says may hold rows.
         chain = [Cause(cause.kind, cause.code, cause.code) for cause in chain_of(error)]
         lasting = refusal(f"Spark cannot {action}", chain, SPARK)
-        told_by_system = [said for said in _OF_SYSTEM if said in str(error)]
+        told_by_system = [said for said in _OF_SYSTEM if said in text]
         reasons = "; caused by: ".join([told(chain), *told_by_system[:1]])
         raise lasting or TransientError(f"Spark cannot {action}: {reasons}") from error

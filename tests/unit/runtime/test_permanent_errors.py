@@ -56,7 +56,7 @@ def test_a_defect_in_a_task_is_named_without_its_data() -> None:
 
     assert type(found) is TerminalError
     place = "applier/pipeline/scan/decode_task.py line 91"
-    assert found.what == f"A task that decodes messages failed with KeyError at {place}."
+    assert found.what == f"A task failed with KeyError at {place}."
     assert "secret" not in str(found)
 
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from py4j.protocol import Py4JJavaError
 
-from applier.errors import ApplierError, TransientError, ValueRefused
+from applier.errors import ApplierError, TerminalError, TransientError, ValueRefused
 from applier.runtime.tasks import spark
 from applier.runtime.tasks.spark import each, reported
 
@@ -32,6 +32,20 @@ def test_a_full_disk_is_named_whatever_class_the_error_has() -> None:
     assert found.value.what.startswith("Spark cannot load rows of table lake.shop.orders: ")
     assert found.value.what.endswith("; caused by: No space left on device")
     assert "secret" not in found.value.what
+
+
+def test_code_that_fails_in_a_task_is_not_run_again() -> None:
+    """It would fail for as long as an outage is waited for; what it says may hold a row."""
+    report = (
+        "org.apache.spark.SparkException: Job aborted: org.apache.spark.api.python.PythonException: Traceback (most):\n"
+        '  File "/x/applier.zip/applier/sink/evolve/move_rows.py", line 41, in __call__\n{raised}\n\tat org.apache'
+    )
+    with pytest.raises(TerminalError) as found, reported("move rows"):
+        raise _Failed(report.format(raised="KeyError: 'secret'"))
+    assert found.value.what == "A task failed with KeyError at applier/sink/evolve/move_rows.py line 41."
+
+    with pytest.raises(TransientError), reported("move rows"):
+        raise _Failed(report.format(raised="OSError: When reading: the storage is busy"))
 
 
 def _session() -> Any:

@@ -168,9 +168,7 @@ def test_a_job_that_cannot_go_on_elsewhere_says_why(pool: WorkerPool, error: Exc
 
 def test_a_defect_elsewhere_is_told_without_its_rows(pool: WorkerPool) -> None:
     """Its kind and place; the rest may be a row. The next window has new processes."""
-    with pytest.raises(
-        TerminalError, match=r"^A task that decodes messages failed with ValueError at applier/"
-    ) as raised:
+    with pytest.raises(TerminalError, match=r"^A task failed with ValueError at applier/") as raised:
         pool.run(WINDOW, partial(fail_elsewhere, os.getpid()), chunks())
 
     assert "secret" not in str(raised.value)
