@@ -25,6 +25,9 @@ SMALL_STEP = 250_000
 WARM_MESSAGES = 3_000_000
 """Messages until what JVMs run is mostly compiled; steps count from there."""
 
+_FEW_STEPS = 3
+"""A run of no more steps has none to leave out."""
+
 _IDLE = 0.4
 """Executors that use less than this part of what they mostly use wait: half of them, within a sample, is neither."""
 
@@ -129,8 +132,11 @@ def run_on_cluster(feed: Feed, lake: Lake, messages_per_step: int | None, log: P
 
 
 def places(measured: Measured) -> Places:
-    """What the steps of a run used, without those in which JVMs compile."""
-    every = measured.events("step")
+    """What the steps of a run used, without those in which JVMs compile, and the last one: what is left for it is mostly
+    so little that the driver reads it.
+    """
+    found = measured.events("step")
+    every = found[:-1] if len(found) > _FEW_STEPS else found
     behind = np.cumsum([step.fields["messages"] for step in every])
     start = min(max(1, int(np.searchsorted(behind, WARM_MESSAGES)) + 1), max(1, len(every) - 1))
     first, steps = every[start - 1], every[start:]

@@ -32,9 +32,12 @@ def test_job_is_shown_as_share_of_the_limits() -> None:
 
 
 def test_a_run_on_a_cluster_shows_what_the_driver_used_and_what_many_executors_gain() -> None:
-    """Once warm; the part behind decoding is cut out between two samples, and so is what executors wait for."""
+    """Once warm, and without what is left for the last step; the part behind decoding is cut out between two samples, and
+    so is what executors wait for.
+    """
     fields = {"event": "step", "messages": 1_000_000, "rows": 900_000, "apply_seconds": 2.0}
-    lines = [Line(at, at / 10, fields, at * 2) for at in (5.0, 10.0, 20.0, 30.0)]
+    lines = [Line(at, at / 10, fields, at * 2) for at in (1.0, 5.0, 10.0, 20.0, 30.0)]
+    lines.append(Line(40.0, 9.0, {**fields, "messages": 1_000}, 60.0))
     samples = [Sample(at, at / 10, at * 2) for at in (17.5, 18.5, 27.5, 28.5)]
     large = places(Measured(0, 40.0, 5.0, 900.0, lines, samples))
 
