@@ -84,6 +84,9 @@ class TaskRows:
         self._kept = kept.persist(StorageLevel.MEMORY_AND_DISK_DESER)
         first = self._java("PieceRoutes$First")()
         found = self._bytes(kept._jrdd.mapPartitions(first)).collect()  # noqa: SLF001 - the one way to Java's functions
+        if [_place(each)[0] for each in found] != [*range(kept.getNumPartitions())]:
+            # PySpark takes the end of the stream for that of the results, also where the JVM could not send them all.
+            raise TransientError("Spark gave no answer for a part of the messages.", "the window is read again.")
         # Tasks run the code of this process with its rights.
         return settled(pickle.loads(memoryview(each)[_HEAD:]) for each in found)  # noqa: S301
 
@@ -181,6 +184,11 @@ def _staged(work: StageWork, target: int, pieces: Iterable[bytes]) -> Iterator[t
 
 def _pieces(every: Iterable[bytes]) -> Iterator[tuple[PieceId, pa.Buffer]]:
     for each in every:
-        task, part, piece, _ = map(int, np.frombuffer(each, _PLACE, 4))
-        if part != _FOUND:
-            yield (task, part, piece), pa.py_buffer(each)[_HEAD:]
+        place = _place(each)
+        if place[1] != _FOUND:
+            yield place, pa.py_buffer(each)[_HEAD:]
+
+
+def _place(each: bytes) -> PieceId:
+    task, part, piece, _ = map(int, np.frombuffer(each, _PLACE, 4))
+    return task, part, piece
