@@ -91,3 +91,21 @@ def test_results_that_are_cut_short_are_no_window(
         monkeypatch.setattr(RDD, "collect", lambda self, some=some: collect(self)[some])
         with pytest.raises(TransientError, match="no answer for a part of the messages"):
             _run(spark, rows, _Job())
+
+
+def test_a_task_that_hands_rows_on_does_not_hold_them(
+    spark: SparkSession, rows: TaskRows, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Java's serialization keeps a hundred objects for each target: all rows of a window were too much."""
+    _run(spark, rows, _Job())
+    made, moved = TaskRows._bytes, list[Any]()
+
+    def watched(self: TaskRows, java: Any) -> RDD[bytes]:
+        moved.append(java)
+        return made(self, java)
+
+    monkeypatch.setattr(TaskRows, "_bytes", watched)
+    rows.stage(_routes(2), _held)
+
+    shuffle = moved[0].rdd().dependencies().head().rdd().dependencies().head()
+    assert shuffle.serializer().getClass().getSimpleName() == "KryoSerializer"

@@ -106,8 +106,11 @@ class TaskRows:
         wanted = self._java("PieceRoutes")(routes.astype(_PLACE).tobytes(), int(routes[:, -1].max()) + 1)
         with self._reading():
             near = self._rows()._jrdd.coalesce(_MOVES * self.slots)  # noqa: SLF001 - as above
-            moved = near.mapPartitionsToPair(wanted).partitionBy(wanted).values()
-            return dict(self._bytes(moved).mapPartitionsWithIndex(partial(_staged, work)).collect())
+            moved = near.mapPartitionsToPair(wanted).partitionBy(wanted)
+            # Java's own serialization holds the last hundred objects of each stream, and there is one for each target:
+            # all rows that a task hands on would be in its memory.
+            moved.rdd().setSerializer(self._kryo())
+            return dict(self._bytes(moved.values()).mapPartitionsWithIndex(partial(_staged, work)).collect())
 
     def collect(self) -> dict[PieceId, pa.Buffer]:
         """See `KeptRows`."""
@@ -127,6 +130,10 @@ class TaskRows:
         if kept is not None:
             with suppress(Py4JError):  # Where the JVM is gone, they are.
                 kept.unpersist()
+
+    def _kryo(self) -> Any:
+        made = named(self._context._jvm, "org.apache.spark.serializer.KryoSerializer")  # noqa: SLF001 - as above
+        return made(self._context._jsc.sc().conf())  # noqa: SLF001 - as above
 
     def _java(self, name: str) -> Any:
         return named(self._context._jvm, f"applier.{name}")  # noqa: SLF001 - as above
