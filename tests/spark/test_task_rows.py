@@ -15,7 +15,7 @@ from applier.changefeed.message import PartitionMessages
 from applier.consume.source import PieceId
 from applier.consume.spark import _reading
 from applier.consume.tasks.spark import TaskRows, of_blocks
-from applier.errors import TransientError
+from applier.errors import RegistryReplaced, TransientError
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -28,11 +28,14 @@ class _Job:
     """Tells the numbers that its task was given, and keeps pieces of so many bytes."""
 
     size: int = 10
+    error: Exception | None = None
     at_once: int = 1
     here: int = 1
     whole: tuple[str, ...] = ()
 
     def __call__(self, parts: Iterable[PartitionMessages]) -> list[Any]:
+        if self.error:
+            raise self.error
         return list(parts)
 
     def apart(self, found: list[Any], task: int) -> Sequence[Iterator[pa.Table]]:
@@ -109,3 +112,9 @@ def test_a_task_that_hands_rows_on_does_not_hold_them(
 
     shuffle = moved[0].rdd().dependencies().head().rdd().dependencies().head()
     assert shuffle.serializer().getClass().getSimpleName() == "KryoSerializer"
+
+
+def test_what_a_task_cannot_pass_is_told_in_its_own_words(spark: SparkSession, rows: TaskRows) -> None:
+    """It is no defect of applier: the registry was replaced."""
+    with pytest.raises(RegistryReplaced, match=r"another schema\. Hint: load again"):
+        _run(spark, rows, _Job(error=RegistryReplaced("It gives another schema.", "load again")))

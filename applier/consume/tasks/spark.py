@@ -78,6 +78,7 @@ class TaskRows:
 
         Raises:
             TransientError, WindowTooLargeError: As `Source.map`.
+            ApplierError: A task cannot pass a message, and would meet it again.
         """
         self.drop()
         # As they are: PySpark's usual level would compress them, and a window is read from there twice within seconds.

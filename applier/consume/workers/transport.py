@@ -13,11 +13,11 @@ import pyarrow as pa
 from applier.changefeed.message import PartitionMessages, in_rows
 from applier.consume.source import Job, R
 from applier.consume.window_size import WindowTooLargeError
-from applier.errors import TransientError
+from applier.errors import ApplierError, TransientError
 from applier.runtime.outages import system_of
 
-Outcome: TypeAlias = R | TransientError | WindowTooLargeError
-"""What a job returned, or the error that its caller acts on: in a traceback of Spark it would be lost."""
+Outcome: TypeAlias = R | ApplierError | WindowTooLargeError
+"""What a job returned, or the error that its caller acts on or shows: in a traceback of Spark it would be lost."""
 
 CELLS = pa.schema([("tables", pa.int32()), ("cell", pa.binary())])  # type: ignore[arg-type]  # the stubs know one type
 """An outcome: the pickled object with the number of its tables, then each of them as an Arrow IPC stream."""
@@ -37,6 +37,8 @@ def outcome(job: Job[R], messages: Iterable[PartitionMessages]) -> Outcome[R]:
         if (system := system_of(error)) != "source":
             error.system = system
         return error
+    except ApplierError as error:
+        return error
 
 
 def settled(outcomes: Iterable[Outcome[R]]) -> list[R]:
@@ -45,6 +47,7 @@ def settled(outcomes: Iterable[Outcome[R]]) -> list[R]:
     Raises:
         TransientError: One of them could not go on; all must be run again.
         WindowTooLargeError: One of them met more bytes than it may read.
+        ApplierError: One of them met what a retry meets again.
     """
     found = list(outcomes)
     for error in found:
