@@ -129,6 +129,9 @@ _SHORTEST_SECRET = 4
 _KINDS = re.compile(r"(?m)(?:^|[\s(])(?:[\w$]+\.)*([A-Z]\w*(?:Exception|Error))(?=: )")
 """How Spark shows, in the report of a failed job, which exceptions its tasks met."""
 
+_TRACE = re.compile(r"(?s)\s*(?:Traceback \(most recent call last\):|\n\s*at |\nDriver stacktrace:).*")
+"""What an exception says of places in code, and of a task's Python, whose last line may hold a row."""
+
 _USER_INFO = re.compile(r"://[^/@\s]*@")
 
 
@@ -149,7 +152,7 @@ def causes(throwable: Any) -> tuple[Cause, ...]:
     found: list[Cause] = []
     while throwable is not None and len(found) < _LONGEST_CHAIN:
         kind = str(throwable.getClass().getSimpleName())
-        text = redacted(str(throwable.getMessage() or ""))
+        text = redacted(_TRACE.sub("", str(throwable.getMessage() or "")))
         found.append(Cause(kind, _code(kind, throwable), text))
         throwable = throwable.getCause()
     return tuple(found)
@@ -163,8 +166,9 @@ def chain_of(error: Exception) -> tuple[Cause, ...]:
     own = Cause(type(error).__name__, code, redacted(str(error).strip().partition("\n")[0]))
     chain = (own,) if origin is None else (*((own,) if code else ()), *causes(origin))
     if origin is None or any(cause.kind == "SparkException" for cause in chain):
-        # The tasks of a job are elsewhere: Spark's report alone names what they met.
-        return (*chain, *(Cause(kind) for kind in _KINDS.findall(str(error))))
+        # The tasks of a job are elsewhere: Spark's report alone names what they met, where it is no cause of its own.
+        known = {cause.kind for cause in chain}
+        return (*chain, *(Cause(kind) for kind in _KINDS.findall(str(error)) if kind not in known))
     return chain
 
 

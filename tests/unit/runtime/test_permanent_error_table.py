@@ -14,6 +14,7 @@ from applier.runtime.permanent_errors import (
     Cause,
     System,
     causes,
+    chain_of,
     redacted,
     refusal,
     told,
@@ -195,6 +196,42 @@ def test_the_deepest_cause_is_shown() -> None:
         "caused by: keystore password was incorrect; caused by: failed to decrypt safe contents entry"
     )
     assert refusal("Kafka cannot be asked", chain, KAFKA) is not None
+
+
+class Failed(Exception):
+    """A failed job as py4j shows it."""
+
+    def __init__(self, report: str, *beneath: tuple[str, str]) -> None:
+        super().__init__(report)
+        self.java_exception: Throwable | None = None
+        for kind, message in reversed(beneath):
+            self.java_exception = Throwable(kind, message, self.java_exception)
+
+
+def test_a_failed_job_names_the_file_that_its_task_does_not_find() -> None:
+    """Classes that Spark's report repeats say less than the causes themselves."""
+    report = "Job aborted, most recent failure: (executor 1): org.x.KafkaException: Failed to construct consumer"
+    trace = (
+        "\n\tat org.x.Consumer.<init>\nCaused by: java.nio.file.NoSuchFileException: /x/trust.jks\n\nDriver stacktrace:"
+    )
+    beneath = ("KafkaException", "Failed to load SSL keystore"), ("NoSuchFileException", "/x/trust.jks")
+
+    chain = chain_of(Failed(f": org.x.SparkException: {report}{trace}", ("SparkException", report + trace), *beneath))
+
+    assert told(chain) == f"{report}; caused by: Failed to load SSL keystore; caused by: /x/trust.jks"
+    assert refusal("Messages cannot be read", chain, KAFKA) is not None
+
+
+def test_what_python_said_in_a_task_is_not_repeated() -> None:
+    """The end of its report may hold a row."""
+    report = (
+        "Job aborted: (executor 1): org.x.PythonException: Traceback (most recent call last):\n\nMemoryError: a row\n"
+    )
+
+    chain = chain_of(Failed(report, ("SparkException", report), ("PythonException", report[40:])))
+
+    assert "a row" not in told(chain)
+    assert told(chain).endswith("caused by: MemoryError")
 
 
 @pytest.mark.parametrize(
