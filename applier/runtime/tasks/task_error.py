@@ -7,7 +7,9 @@ import re
 from applier.errors import OutsideRefused, TerminalError
 from applier.runtime.jvm.executors import WAY
 
-_OUTAGE = re.compile(r"applier\.errors\.TransientError|MemoryError|ConnectionError|TimeoutError")
+_OUTAGE = re.compile(
+    r"applier\.errors\.TransientError|MemoryError|ConnectionError|TimeoutError|OSError|EOFError|BrokenPipeError"
+)
 _RAISED = re.compile(r"^([\w.]+(?:Error|Exception|Refused|Interrupt))\b", re.MULTILINE)
 _MISSING = re.compile(r"^ModuleNotFoundError: No module named '([\w.]+)'", re.MULTILINE)
 _PLACE = re.compile(r'File "(?:[^"]*/)?(applier/[^"]+)", line (\d+)')

@@ -72,7 +72,8 @@ def test_a_module_that_a_task_lacks_is_no_defect() -> None:
 
 def test_an_outage_in_a_task_is_asked_again() -> None:
     """Tasks ask the registry, too."""
-    assert isinstance(read_refusal(PythonException("applier.errors.TransientError: no registry")), TransientError)
+    for told in ("applier.errors.TransientError: no registry", "OSError: [Errno 28] No space left on device"):
+        assert isinstance(read_refusal(PythonException(told)), TransientError)
 
 
 def test_only_outages_are_called_again(monkeypatch: pytest.MonkeyPatch) -> None:
