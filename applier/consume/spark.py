@@ -73,6 +73,9 @@ _LOST = (
     "for Python, or spark.executor.memory."
 )
 
+_MEMORY = ("OutOfMemoryError", "MemoryError")
+"""How Java and Python say that there is no more of it."""
+
 _TOO_LARGE = "Job aborted due to stage failure: Total size of serialized results"
 """How Spark begins to say that results are above `spark.driver.maxResultSize`."""
 
@@ -349,6 +352,8 @@ def read_refusal(error: Exception, options: Mapping[str, str] = MappingProxyType
     chain = _causes(error, options)
     if "ExecutorLostFailure" in text:
         return TransientError(f"Spark lost the executors of a job: {told(chain)}", _LOST)
+    if any(cause.kind == "SparkException" for cause in chain) and any(cause.kind in _MEMORY for cause in chain):
+        return TransientError(f"Tasks have not enough memory: {told(chain)}", _LOST)
     if _is_result_too_large(error):
         return OutsideRefused("Rows do not fit into spark.driver.maxResultSize.", "raise it, and spark.driver.memory.")
     if "OffsetOutOfRange" in text or "data may have been lost" in text.lower() or "KAFKA_DATA_LOSS" in text:

@@ -15,6 +15,10 @@ from applier.runtime.retry import with_retry
 from applier.runtime.stop_requests import STOPPING, StopRequested, stop_signals
 
 
+class SparkException(Exception):
+    """A failed job, as `chain_of` sees it."""
+
+
 @pytest.mark.parametrize(
     ("error", "kind", "sentence"),
     [
@@ -25,6 +29,11 @@ from applier.runtime.stop_requests import STOPPING, StopRequested, stop_signals
             RuntimeError("Task 0 in stage 1.0 failed 4 times, most recent failure: ExecutorLostFailure (executor 3)"),
             TransientError,
             "Spark lost the executors of a job: .* Hint: .* spark.executor.memoryOverhead",
+        ),
+        (
+            SparkException("Job aborted: (executor 1): java.lang.OutOfMemoryError: Java heap space"),
+            TransientError,
+            "^Tasks have not enough memory: .* Hint: .* spark.executor.memory",
         ),
         (RuntimeError("java.net.ConnectException: refused"), TransientError, "^Reading from Kafka failed"),
     ],
