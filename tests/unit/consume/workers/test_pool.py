@@ -20,7 +20,7 @@ from applier.changefeed.window import OffsetRange, Window
 from applier.consume.window_size import WindowTooLargeError
 from applier.consume.workers import pool as pools
 from applier.consume.workers.pool import WorkerPool, shared_out
-from applier.errors import TerminalError, TransientError
+from applier.errors import RegistryReplaced, TerminalError, TransientError
 
 pytestmark = pytest.mark.slow
 
@@ -154,7 +154,14 @@ def test_a_job_may_end_before_its_messages(pool: WorkerPool) -> None:
     assert len(processes(pool.run(WINDOW, tell, chunks()))) == 3
 
 
-@pytest.mark.parametrize("error", [TransientError("The registry is away.", "wait."), WindowTooLargeError(7, 3)])
+@pytest.mark.parametrize(
+    "error",
+    [
+        TransientError("The registry is away.", "wait."),
+        RegistryReplaced("The registry is another.", "look."),
+        WindowTooLargeError(7, 3),
+    ],
+)
 def test_a_job_that_cannot_go_on_elsewhere_says_why(pool: WorkerPool, error: Exception) -> None:
     """As in this process; the other processes stay, and begin the next window with its own messages."""
     others = processes(pool.run(WINDOW, tell, chunks())).keys()
