@@ -132,8 +132,8 @@ def run_on_cluster(feed: Feed, lake: Lake, messages_per_step: int | None, log: P
 
 
 def places(measured: Measured) -> Places:
-    """What the steps of a run used, without those in which JVMs compile, and the last one: what is left for it is mostly
-    so little that the driver reads it.
+    """What the steps of a run used, without those in which JVMs compile, and without the last one: what is left for it
+    is mostly so little that the driver reads it.
     """
     found = measured.events("step")
     every = found[:-1] if len(found) > _FEW_STEPS else found

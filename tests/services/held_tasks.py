@@ -109,7 +109,10 @@ class HeldTasks:
         (packages / "zz_held_tasks.pth").write_text("import held_tasks\n", encoding="utf-8")
 
     def hold(self, job: str, task: int | None = None) -> None:
-        """Let the tasks of a job wait from now on, or one of them."""
+        """Let the tasks of a job wait from now on, or one of them; those of an earlier run are forgotten."""
+        for file in self._folder.glob(f"{job}-*"):
+            if not file.name.endswith("-only"):
+                file.unlink()
         (self._folder / (job if task is None else f"{job}-{task}-only")).touch()
 
     def let_go(self, job: str) -> None:

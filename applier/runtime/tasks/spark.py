@@ -51,6 +51,9 @@ def each(session: SparkSession, action: str, work: Callable[[_Part], _Result], p
         return []
     with reported(action):
         outcomes = session.sparkContext.parallelize(parts, len(parts)).map(partial(_outcome, work)).collect()
+    if len(outcomes) != len(parts):
+        # PySpark takes the end of the stream for that of the results, also where the JVM could not send them all.
+        raise TransientError(f"Spark cannot {action}: it gave no answer for a part of the work.")
     if errors := [outcome for outcome in outcomes if isinstance(outcome, ApplierError)]:
         raise min(errors, key=lambda error: (isinstance(error, TransientError), str(error)))
     return cast("list[_Result]", outcomes)

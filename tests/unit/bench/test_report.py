@@ -32,8 +32,8 @@ def test_job_is_shown_as_share_of_the_limits() -> None:
 
 
 def test_a_run_on_a_cluster_shows_what_the_driver_used_and_what_many_executors_gain() -> None:
-    """Once warm, and without what is left for the last step; the part behind decoding is cut out between two samples, and
-    so is what executors wait for.
+    """Once warm, without what is left for the last step; the part behind decoding is cut out between two samples, as is
+    what executors wait for.
     """
     fields = {"event": "step", "messages": 1_000_000, "rows": 900_000, "apply_seconds": 2.0}
     lines = [Line(at, at / 10, fields, at * 2) for at in (1.0, 5.0, 10.0, 20.0, 30.0)]

@@ -78,6 +78,14 @@ def test_what_cannot_pass_comes_first_and_is_not_tried_again(pauses: list[float]
     assert pauses == [1, 5]
 
 
+def test_answers_that_are_missing_are_not_taken_for_none() -> None:
+    """What is not told of a part would be rows that were written, and that no commit shows."""
+    told = SimpleNamespace(map=lambda work: SimpleNamespace(collect=lambda: [1]))
+    session: Any = SimpleNamespace(sparkContext=SimpleNamespace(parallelize=lambda parts, count: told))
+    with pytest.raises(TransientError, match="gave no answer for a part of the work"):
+        each(session, "load rows", lambda part: part, [1, 2])
+
+
 def test_an_outage_of_a_moment_ends_no_job(pauses: list[float]) -> None:
     """A part is tried again where it is; the others are not."""
     done = list[int]()
