@@ -6,7 +6,6 @@ import os
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, closing, contextmanager, suppress
-from dataclasses import replace
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, cast
@@ -38,7 +37,7 @@ from applier.runtime.jvm import jars
 from applier.runtime.jvm.bare_jvm import bare_jvm
 from applier.runtime.logs import logger
 from applier.runtime.outages import OUTAGES
-from applier.runtime.permanent_errors import KAFKA, SPARK, Cause, chain_of, refusal, told, without_secrets
+from applier.runtime.permanent_errors import KAFKA, SPARK, chain_of, refusal, told
 from applier.runtime.stop_requests import STOPPING
 from applier.runtime.tasks.task_error import PYTHON, defect, is_outage
 
@@ -193,7 +192,7 @@ class KafkaTopics:
 
     def _refusal(self, error: Py4JJavaError) -> TransientError | SourceLost | OutsideRefused:
         servers = self._servers
-        chain = _causes(error, self._options)
+        chain = chain_of(error, self._options)
         if any("UnknownTopicOrPartition" in cause.kind for cause in chain):
             hint = "check source.kafka.topics; TiCDC makes the topic when the changefeed starts."
             return SourceLost(f"Kafka at {servers} has no topic {', '.join(self._missing())}.", hint)
@@ -331,11 +330,6 @@ def _reading(options: Mapping[str, str] = MappingProxyType({})) -> Iterator[None
         raise read_refusal(error, options) from error
 
 
-def _causes(error: Exception, options: Mapping[str, str]) -> list[Cause]:
-    """What an error says: Kafka repeats parts of what it cannot read, and that may be an option that holds a secret."""
-    return [replace(cause, text=without_secrets(cause.text, options)) for cause in chain_of(error)]
-
-
 def _is_result_too_large(error: Exception) -> bool:
     """Whether Spark refuses to hand over the results of a job; it has neither a class nor a code for that."""
     return any(cause.kind == "SparkException" and cause.text.startswith(_TOO_LARGE) for cause in chain_of(error))
@@ -349,7 +343,7 @@ def read_refusal(error: Exception, options: Mapping[str, str] = MappingProxyType
     text = str(error)
     if (isinstance(error, PythonException) or PYTHON in text) and not is_outage(text):
         return defect(text)
-    chain = _causes(error, options)
+    chain = chain_of(error, options)
     if "ExecutorLostFailure" in text:
         return TransientError(f"Spark lost the executors of a job: {told(chain)}", _LOST)
     if any(cause.kind == "SparkException" for cause in chain) and any(cause.kind in _MEMORY for cause in chain):

@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Any, Literal
 
 from applier.errors import OutsideRefused
@@ -147,24 +148,27 @@ class Cause:
     text: str = ""
 
 
-def causes(throwable: Any) -> tuple[Cause, ...]:
-    """A `java.lang.Throwable`, as py4j shows it, and its causes, the deepest last."""
+def causes(throwable: Any, options: Mapping[str, str] = MappingProxyType({})) -> tuple[Cause, ...]:
+    """A `java.lang.Throwable`, as py4j shows it, and its causes, the deepest last; without secrets of these options."""
     found: list[Cause] = []
     while throwable is not None and len(found) < _LONGEST_CHAIN:
         kind = str(throwable.getClass().getSimpleName())
-        text = redacted(_TRACE.sub("", str(throwable.getMessage() or "")))
+        text = redacted(without_secrets(_TRACE.sub("", str(throwable.getMessage() or "")), options))
         found.append(Cause(kind, _code(kind, throwable), text))
         throwable = throwable.getCause()
     return tuple(found)
 
 
-def chain_of(error: Exception) -> tuple[Cause, ...]:
-    """An exception of py4j or PySpark, and the Java exception that it stands for."""
+def chain_of(error: Exception, options: Mapping[str, str] = MappingProxyType({})) -> tuple[Cause, ...]:
+    """An exception of py4j or PySpark, and the Java exception that it stands for.
+
+    What it says holds no secret of `options`: Kafka repeats parts of what it cannot read.
+    """
     origin = getattr(error, "java_exception", None) or getattr(error, "_origin", None)
     condition = getattr(error, "getCondition", None)
     code = str((condition() if condition is not None else None) or "")
-    own = Cause(type(error).__name__, code, redacted(str(error).strip().partition("\n")[0]))
-    chain = (own,) if origin is None else (*((own,) if code else ()), *causes(origin))
+    own = Cause(type(error).__name__, code, redacted(without_secrets(str(error).strip().partition("\n")[0], options)))
+    chain = (own,) if origin is None else (*((own,) if code else ()), *causes(origin, options))
     if origin is None or any(cause.kind == "SparkException" for cause in chain):
         # The tasks of a job are elsewhere: Spark's report alone names what they met, where it is no cause of its own.
         known = {cause.kind for cause in chain}

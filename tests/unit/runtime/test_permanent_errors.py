@@ -52,6 +52,10 @@ def test_a_failed_read_does_not_repeat_secrets() -> None:
     assert "hunter2" in str(read_refusal(error))
     assert "hunter2" not in str(read_refusal(error, options))
 
+    # The text is cut to the length of a log line, here within the secret.
+    long = RuntimeError(f"{'x' * 296}hunter2 is no value")
+    assert "hunt" not in str(read_refusal(long, options))
+
 
 def test_a_defect_in_a_task_is_named_without_its_data() -> None:
     """A Python worker's exception comes again with every retry, and its message may hold a row."""
