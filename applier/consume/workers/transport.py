@@ -30,14 +30,12 @@ def outcome(job: Job[R], messages: Iterable[PartitionMessages]) -> Outcome[R]:
     """Run a job."""
     try:
         return job(messages)
-    except WindowTooLargeError as error:
-        return error
     except TransientError as error:
         # Its traceback stays in this process, and where it is raised again would say `source`.
         if (system := system_of(error)) != "source":
             error.system = system
         return error
-    except ApplierError as error:
+    except (ApplierError, WindowTooLargeError) as error:
         return error
 
 

@@ -14,7 +14,6 @@ _RAISED = re.compile(r"^([\w.]+(?:Error|Exception|Refused|Interrupt))\b", re.MUL
 _MISSING = re.compile(r"^ModuleNotFoundError: No module named '([\w.]+)'", re.MULTILINE)
 _PLACE = re.compile(r'File "(?:[^"]*/)?(applier/[^"]+)", line (\d+)')
 
-
 _CODE = re.compile(
     r"(Arithmetic|Assertion|Attribute|Import|Index|Key|ModuleNotFound|Name|Recursion|Type|Value|ZeroDivision)Error"
 )
