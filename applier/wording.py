@@ -31,6 +31,7 @@ CLAUSES: Mapping[Why, str] = {
     Why.NOT_RENAMED: "a RENAME TABLE that gave it its name is ignored, and its Iceberg table has the former name still",
     Why.SKIPPED: "a DDL was skipped (commit ts {})",
     Why.LETTERS: "a message that may hold a row of it was set aside as a dead letter",
+    Why.LETTERS_LOST: "a message that may hold a row of it was set aside, and table dead_letters was lost since",
     Why.LATE: "rows that lie before its DDL of commit ts {} came behind it, from a partition that lags",
     Why.EXCHANGED: "it exchanged rows with table {}, which is incomplete",
     Why.CAME_BACK: "it came back from a drop, and nothing shows what it lacked before",

@@ -176,6 +176,7 @@ class Checkpoint:
         handled: Requests of commands that were carried out, by their id; the latest ones.
         moving: Names that the step after this checkpoint was about to free or give away; None without such a step.
         stopped: What ended the last run; None once a step is done, and where a user ended it.
+        is_lost: All checkpoints before it are lost, and the feed is not read yet as far as the tables are.
         homes: Topics of tables that may share their Avro name with others; only DDL have shown these topics.
     """
 
@@ -199,6 +200,7 @@ class Checkpoint:
     handled: Mapping[str, RequestOutcome] = field(default_factory=dict)
     moving: Moving | None = None
     stopped: Stop | None = None
+    is_lost: bool = False
     homes: Mapping[TableName, tuple[str, ...]] = field(default_factory=dict)
 
     @property

@@ -32,6 +32,7 @@ class Why(StrEnum):
     NOT_RENAMED = "not-renamed"
     SKIPPED = "skipped"
     LETTERS = "letters"
+    LETTERS_LOST = "letters-lost"
     LATE = "late"
     EXCHANGED = "exchanged"
     CAME_BACK = "came-back"

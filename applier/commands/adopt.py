@@ -41,6 +41,6 @@ def adopt(config: Config, rules: Sequence[str], why: str, *, take_over: bool = F
             completeness.adopt(state, targets, name, why)
             logger().info("table adopted", table=str(name), state="live", because=why)
         if lacking:
-            cut = completeness.cut(state, targets)
+            cut = completeness.kept(state, targets)
             state.advance(state.resolved_ts, {}, cut, {"tables": len(lacking)}, state.ddl.applied)
     return lacking

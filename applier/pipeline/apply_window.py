@@ -36,7 +36,7 @@ from applier.pipeline.schema_changes.follow_rows import follow, is_new_to, made
 from applier.pipeline.schema_changes.moved_names import moved_by
 from applier.pipeline.state import State
 from applier.pipeline.tables import completeness, parking
-from applier.pipeline.tables.filtered import owners
+from applier.pipeline.tables.filtered import Doubted, owners
 from applier.pipeline.tables.not_found import MissingRows
 from applier.pipeline.tables.target_tables import TargetTables
 from applier.runtime.logs import Stopwatch
@@ -95,6 +95,8 @@ class WindowApplier:
             set_aside(scan.bad, self.source, self.state.control, self.state.checkpoint.step + 1)
         doubted = self.targets.maker.doubted = owners(scan.bad) if scan.bad else frozenset()
         doubt(self.targets, self.state.names if doubted is None else doubted)
+        # Before any row: a step that is repeated behind its commits may not find the message any more.
+        self._doubt_letters(scan, doubted)
         for version in described:
             completeness.meet([version.name], scan.ddl, self.state, self.targets, self.config)
             self.state.track(version)
@@ -114,16 +116,21 @@ class WindowApplier:
                 is_begun = self.ddl_handler.is_begun(ddl)
                 written |= self._commit([batch for batch in batches if not (is_begun and batch.name in ddl.names)])
                 self._apply_ddl(ddl)
+                # A table may have been made, or may have got its name, behind the message.
+                self._doubt_letters(scan, doubted)
                 _doubt_taken(self.state, self.targets.feed.order, left_out, ddl)
                 if is_begun and self.ddl_handler.leaves_rows(ddl):
                     written |= self._commit([batch for batch in batches if parted.get(batch.name, -1) < place])
             self._settle(unsettled)
             rest = sorted(due.items(), key=lambda item: item[0][0])
             written |= self._commit([Batch(name, parts, upto, extent=extent) for (name, _), parts in rest])
-        # At the end: a table may have been made, or may have got its name, behind the message.
-        lacking = list(self.state.tables) if doubted is None else _by_names_of_now(doubted, scan.ddl)
-        completeness.doubt(self.state, lacking, Reason(Why.LETTERS))
+        self._doubt_letters(scan, doubted)
         return len(written)
+
+    def _doubt_letters(self, scan: WindowScan, doubted: Doubted) -> None:
+        if scan.bad:
+            lacking = list(self.state.tables) if doubted is None else _by_names_of_now(doubted, scan.ddl)
+            completeness.doubt(self.state, lacking, Reason(Why.LETTERS))
 
     def hold_to_checkpoint(self, names: Iterable[TableName]) -> None:
         """Park those of some tables that others have dropped, replaced or rolled back, or stop for the first."""
@@ -184,7 +191,7 @@ class WindowApplier:
     def _ensure(self, version: TableVersion) -> None:
         """Have the table of a version, or park it where the one that is there does not fit."""
         try:
-            self.targets.ensure(version, self.targets.feed.stamp(self.state.resolved_ts))
+            self.targets.ensure(version, self.targets.stamp(version.name, self.state.resolved_ts))
         except TableMismatch as error:
             self.targets.confirm()
             self.set_apart({version.name: error}, Why.TABLE)

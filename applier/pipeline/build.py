@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, contextmanager, suppress
 from dataclasses import replace
@@ -38,8 +38,10 @@ from applier.pipeline.scan.scanner import WindowScanner
 from applier.pipeline.schema_changes.apply import DdlApplier
 from applier.pipeline.state import State, keep_end, take_names
 from applier.pipeline.step import Pipeline
-from applier.pipeline.tables import completeness
+from applier.pipeline.tables import completeness, lost_control
 from applier.pipeline.tables.changefeed import Changefeed
+from applier.pipeline.tables.lost_control import LeftTable
+from applier.pipeline.tables.recorder import Recorder
 from applier.pipeline.tables.table_maker import TableMaker
 from applier.pipeline.tables.target_tables import TargetTables
 from applier.runtime import terminal
@@ -49,7 +51,6 @@ from applier.runtime.retry import with_retry
 from applier.runtime.stop_requests import STOPPING, leaving
 from applier.runtime.tasks.spark import each
 from applier.sink.commit.fence import Fenced, fence
-from applier.sink.commit.stamp import read
 from applier.sink.control import checkpoints
 from applier.sink.control.append_table import AppendOnlyTable
 from applier.sink.control.control import Control, unix_ms
@@ -191,23 +192,20 @@ def _taken(
             topics.refuse_protocol(last, config.changefeed.protocol)
         if look is not None and not is_lost:
             look(last_state(catalog, name), source)
-        control = Control.open(catalog, name)
-        lost_epoch = _epoch_of_tables(control, config, catalog) if is_lost else 0
+        control = Control.open(catalog, name, is_new=not is_lost and checkpoints.is_unwritten(catalog.load, name))
+        left = lost_control.left_tables(catalog, name) if is_lost else []
+        lost_epoch = _newest_epoch(catalog, name, left) if is_lost else 0
     checkpoint, why = control.take(me, config.run.lease_seconds, take_over=take_over, lost_epoch=lost_epoch)
     if is_lost:
         logger().warning("checkpoints are lost, the feed is read from its beginning", epoch=checkpoint.epoch)
+    lost_control.keep_decided(control, checkpoint, left)
     logger().info("changefeed taken", changefeed=config.changefeed.name, epoch=checkpoint.epoch, because=why)
     return control, checkpoint
 
 
-def _epoch_of_tables(control: Control, config: Config, catalog: Catalog) -> int:
+def _newest_epoch(catalog: Catalog, name: str, left: Sequence[LeftTable]) -> int:
     """The highest epoch that any table of the changefeed is stamped with, control tables included."""
-    route = Route(config.tables.route)
-    identifiers = dict.fromkeys(route.identifier(version.name) for version in control.load_versions())
-    tables = [table for identifier in identifiers if (table := catalog.load(identifier)) is not None]
-    stamps = [stamp for table in tables if (stamp := read(table.properties)) is not None]
-    mine = [stamp.epoch for stamp in stamps if stamp.changefeed == config.changefeed.name]
-    return max([checkpoints.lost_epoch(catalog.load, config.changefeed.name), *mine])
+    return max([checkpoints.lost_epoch(catalog.load, name), *(item.stamp.epoch for item in left)])
 
 
 def assemble(config: Config, source: Source, catalog: Catalog, state: State) -> Pipeline:
@@ -232,7 +230,10 @@ def assemble(config: Config, source: Source, catalog: Catalog, state: State) -> 
         confirm=state.control.confirm,
         fenced=max(state.checkpoint.fenced, state.checkpoint.unfenced),
         spelt=lambda name: state.tables.spelt(name),  # noqa: PLW0108 A restart begins with other tables.
+        records=Recorder(lambda name: state.completeness.get(name)),  # noqa: PLW0108 As above.
     )
+    if state.checkpoint.is_lost:
+        state.found = [item.name for item in lost_control.left_tables(catalog, feed.name)]
     state.identity = lambda name: targets.tracked_identity(name, is_settled=name not in state.unsettled)
     _fence(state, targets)
     scanner = WindowScanner(

@@ -45,6 +45,7 @@ class DdlProgress:
     past: list[PastDdl] = field(default_factory=list)
     altered: dict[TableName, tuple[int, tuple[DdlId, ...]]] = field(default_factory=dict)
     held: list[SchemaDecision] | None = None
+    _lost: tuple[int, frozenset[tuple[int, str]]] = (0, frozenset())
     _done: dict[tuple[int, str], list[SchemaDecision]] = field(default_factory=dict)
     _changed: dict[TableName, int] = field(default_factory=dict)
 
@@ -55,13 +56,18 @@ class DdlProgress:
             applied: The DDL that the checkpoint lists.
             decisions: What was decided at or above it.
         """
-        self.applied, self.held = set(applied), None
+        self.applied, self.held, self._lost = set(applied), None, (0, frozenset())
         self._done, self._changed, self.altered, self.refused, self.past = {}, {}, {}, set(), []
         self.note(decisions)
 
     def is_begun(self, ddl: DdlId) -> bool:
         """True if a step that did not reach its checkpoint applied the DDL, or a part: the rows below it are in."""
-        return (ddl.commit_ts, ddl.sql) in self._done
+        return (ddl.commit_ts, ddl.sql) in self._done or self._is_lost(ddl.commit_ts, ddl.sql)
+
+    def _is_lost(self, commit_ts: int, sql: str) -> bool:
+        """Whether a DDL was decided on before the audit was lost."""
+        upto, texts = self._lost
+        return commit_ts < upto or (commit_ts, sql) in texts
 
     def is_done(self, decision: SchemaDecision) -> bool:
         """True if such a step applied this part of a DDL."""
@@ -69,6 +75,8 @@ class DdlProgress:
 
     def done(self, parts: Sequence[SchemaDecision]) -> list[bool]:
         """Which parts of one DDL such a step applied; a name that it moves twice stands for two parts."""
+        if parts and self._is_lost(parts[0].commit_ts, parts[0].sql):
+            return [True] * len(parts)
         known = self._done.get((parts[0].commit_ts, parts[0].sql), ()) if parts else ()
         left = Counter((item.table, item.kind) for item in known)
         found = []
@@ -91,7 +99,7 @@ class DdlProgress:
     @property
     def reached(self) -> int:
         """The highest commit ts of a DDL that is in a table; 0 without any."""
-        return max((commit_ts for commit_ts, _ in self._done), default=0)
+        return max((commit_ts for commit_ts, _ in self._done), default=self._lost[0])
 
     def note(self, decisions: Iterable[SchemaDecision]) -> None:
         """Take decisions on parts of DDL."""
@@ -99,7 +107,11 @@ class DdlProgress:
         for item in decisions:
             if self.held is not None:
                 self.held.append(item)
-            if item.decision == "to skip":
+            if item.decision == "lost":
+                upto, texts = self._lost
+                one = frozenset({(item.commit_ts, item.sql)}) if item.sql else frozenset()
+                self._lost = max(upto, 0 if item.sql else item.commit_ts), texts | one
+            elif item.decision == "to skip":
                 self.to_skip.add((item.commit_ts, item.sql))
             elif item.decision != "refused":
                 self._done.setdefault((item.commit_ts, item.sql), []).append(item)

@@ -97,7 +97,9 @@ class Requests:
                 except ConfigError as error:
                     outcome = RequestOutcome("refused", notes=tuple(error.problems))
                     state.completeness, state.tables, state.topics = before
-                state.keep(completeness.cut(state, self.main.targets), state.checkpoint.resuming, {request.id: outcome})
+                state.keep(
+                    completeness.kept(state, self.main.targets), state.checkpoint.resuming, {request.id: outcome}
+                )
             except TransientError:
                 # The next try would find it half done, and tell of that.
                 state.completeness, state.tables, state.topics = before

@@ -5,11 +5,11 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from applier.changefeed.applied_offsets import AppliedOffsets
 from applier.changefeed.checkpoint import STEP, STILL, UNKNOWN, Checkpoint, RequestOutcome, Resuming, Stop, Tracked
-from applier.changefeed.completeness import Completeness
+from applier.changefeed.completeness import Completeness, Reason, Why
 from applier.changefeed.message import TopicPartition
 from applier.changefeed.position import DdlId, Reading
 from applier.changefeed.table import TableName, TableVersion
@@ -18,6 +18,9 @@ from applier.decode.avro.namesakes import Lives
 from applier.errors import ApplierError, TerminalError
 from applier.pipeline.ddl_progress import BY_TIME, DdlProgress
 from applier.sink.control.control import DeadLetter, SchemaDecision, unix_ms
+from applier.sink.control.table_record import TableRecord
+
+_VERSIONLESS = "its columns are not known any more, as control table table_versions was lost"
 
 _HANDLED = 50
 """Outcomes of requests that the checkpoint keeps: a command waits for its own for minutes at most."""
@@ -60,6 +63,13 @@ def take_names(lives: Lives, decisions: Iterable[SchemaDecision]) -> None:
         lives.take(*item)
 
 
+class Unsaid(NamedTuple):
+    """What a table says of itself, and what a start made of that; None where it made nothing of it."""
+
+    record: TableRecord
+    judged: Completeness | None = None
+
+
 @dataclass(slots=True)
 class State:
     """What the next step starts from; one thread at a time, save for `heartbeat`.
@@ -80,7 +90,9 @@ class State:
         supplied: Tables as the configuration declares them; each counts until the feed first concerns its table.
         lives: The names of all tables, where the protocol does not hold them whole.
         config_path: Path of the configuration file, for commands in messages.
+        found: Tables of the changefeed that the catalog shows where the checkpoints are lost.
         identity: What a table that is not parked is in the catalog, as `Tracked.identity`; "" where that is not known.
+        unsaid: What tables say of themselves that the checkpoint does not list, or whose names are not settled.
         keeps_cut: False for a job that brings tables back in copies: they need not be one cut, as no reader sees them.
     """
 
@@ -100,6 +112,8 @@ class State:
     lives: Lives | None = None
     config_path: str = "applier.toml"
     identity: Callable[[TableName], str] = lambda name: ""
+    unsaid: dict[TableName, Unsaid] = field(default_factory=dict)
+    found: Sequence[TableName] = ()
     keeps_cut: bool = True
     _writing: threading.RLock = field(default_factory=threading.RLock)
 
@@ -117,11 +131,16 @@ class State:
         self.tables, self.topics, self.ahead, self.covered, self.completeness = Tables(), {}, {}, {}, {}
         self.loaded = {name: tracked.loaded for name, tracked in checkpoint.tables.items() if tracked.loaded}
         for name, tracked in checkpoint.tables.items():
-            if tracked.version != UNKNOWN:
-                self.tables.put(self.versions[name, tracked.version].renamed(name), tracked.partitioning)
+            version, known = self.versions.get((name, tracked.version)), tracked.completeness
+            if version is not None:
+                self.tables.put(version.renamed(name), tracked.partitioning)
+            elif tracked.version != UNKNOWN and not (known is not None and known.is_parked):
+                # Rows may be of any columns, and only their versions would say which.
+                origin = None if known is None else known.origin
+                known = Completeness(Reason(Why.LOST, _VERSIONLESS), checkpoint.resolved_ts, origin=origin)
             self.topics[name] = tracked.topic
-            if tracked.completeness is not None:
-                self.completeness[name] = tracked.completeness
+            if known is not None:
+                self.completeness[name] = known
 
     @property
     def is_without_checkpoint(self) -> bool:
@@ -131,7 +150,8 @@ class State:
     @property
     def names(self) -> list[TableName]:
         """All tables that there may be; those that a step made which failed are not in the checkpoint."""
-        return list(dict.fromkeys([*self.tables, *(name for name, _ in self.versions), *self.unsettled]))
+        versions = (name for name, _ in self.versions)
+        return list(dict.fromkeys([*self.tables, *versions, *self.unsettled, *self.completeness, *self.found]))
 
     @property
     def unsettled(self) -> Mapping[TableName, int]:
@@ -231,8 +251,13 @@ class State:
         counts: Mapping[str, int],
         ddl: Iterable[DdlId],
         passed: Mapping[TableName, Mapping[TopicPartition, int]] | None = None,
+        *,
+        is_read: bool = False,
     ) -> None:
-        """Write the checkpoint of a finished step, or without readings one that leaves a failed step to be repeated."""
+        """Write the checkpoint of a finished step, or without readings one that leaves a failed step to be repeated.
+
+        It `is_read` where checkpoints were lost and the feed is read as far as the tables are since.
+        """
         at_upto = self.ddl.at(upto, ddl)
         self.write(
             lambda last: replace(
@@ -248,6 +273,7 @@ class State:
                 counts={**counts, STEP: last.step + 1 if readings else last.last_step},
                 moving=None if readings else last.moving,
                 stopped=None,
+                is_lost=last.is_lost and not is_read,
                 homes=self.lives.homes(self.topics) if self.lives else last.homes,
             )
         )

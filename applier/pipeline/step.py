@@ -31,7 +31,7 @@ from applier.pipeline.schema_changes import moved_names
 from applier.pipeline.schema_changes.apply import DdlApplier
 from applier.pipeline.since import since
 from applier.pipeline.state import State
-from applier.pipeline.tables import completeness
+from applier.pipeline.tables import completeness, table_records
 from applier.pipeline.tables.target_tables import TargetTables
 from applier.runtime import failpoints
 from applier.runtime.logs import StatusLine, Stopwatch, milliseconds
@@ -125,9 +125,11 @@ class Pipeline:
             self.state.restore()
             self.state.ahead = self.targets.restore(self.state.names, self.state.checkpoint)
             self.state.covered = self._reader.covered(self.state.ahead)
+            table_records.recall(self.state, self.targets)
             if self.state.keeps_cut:
                 moved_names.refuse_left_out(self.state, TableFilter(self.config.tables.include))
                 completeness.judge(self.state, self.targets, self.config, is_start=not self._is_started)
+                table_records.remember(self.state)
                 if self.targets.listed.is_strict:
                     self.hold_to_checkpoint()
         self._is_started = True
@@ -226,12 +228,24 @@ class Pipeline:
         # How long this checkpoint takes shows once it is written: it has the figure of the one before.
         spent = milliseconds({**stopwatch.seconds, **self._last_checkpoint})
         counts = {**scan.results.counts, "tables": tables, "backlog": found.backlog(next_offsets), **spent}
+        is_read = self._is_read(upto)
+        table_records.settle(self.state, self.targets, is_read=is_read)
         done = [ddl.barrier.change.id for ddl in scan.ddl]
         had = passed(scan.job.order.passages, next_offsets)
-        self.state.advance(upto, readings, completeness.cut(self.state, self.targets), counts, done, had)
+        self.state.advance(
+            upto, readings, completeness.kept(self.state, self.targets), counts, done, had, is_read=is_read
+        )
         # What was held is read again, with rows that were applied beside it.
         is_beyond = scan.results.held or self.state.covered
         self.state.covered = self._reader.covered(self.state.tables) if is_beyond else {}
+
+    def _is_read(self, upto: int) -> bool:
+        """Whether the feed is read as far as tables were when all checkpoints were lost; False where none were."""
+        return (
+            self.state.checkpoint.is_lost
+            and not self.state.covered
+            and all(ts <= upto for ts in self.state.ahead.values())
+        )
 
     def _outcome(self, found: NextStep, stopwatch: Stopwatch, *, moved: bool) -> Step:
         scan = found.scan

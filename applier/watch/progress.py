@@ -35,6 +35,8 @@ def table_progress(
 ) -> TableProgress:
     """How far a table is by its metadata, whatever is recorded of its rows; None for one that the catalog lacks."""
     cut = last.snapshots.get(identifier)
+    if head is not None and head.stamp and DROPPED_AT in head.stamp.extra and cut is None:
+        head = None  # It is another one, which was dropped upstream and is kept.
     if head is None:
         state: TableState = "empty" if cut is None else "missing"
         return TableProgress(str(name), ".".join(identifier), state, cut_snapshot_id=cut)

@@ -311,7 +311,7 @@ def test_a_table_that_nothing_was_written_to_becomes_live_by_an_empty_export(mak
     world.heal(refused.value.hint.replace("--from DIR", f"--from {address}"))
     world.run()
 
-    assert (world.table("a").state, world.status().exit_code) == ("empty", 0)
+    assert (world.table("a").state, world.status().exit_code) == ("in step", 0)
 
 
 def test_a_rename_keeps_what_a_table_lacks(make: Make) -> None:
@@ -381,7 +381,7 @@ def test_a_step_that_failed_leaves_the_state_of_tables_as_it_was(make: Make, mon
     world.resolve()
     world.settings["tables"] = {"incomplete": "allow"}
 
-    def lost(*_: object) -> None:
+    def lost(*_: object, **__: object) -> None:
         raise TerminalError("the process is gone")
 
     with monkeypatch.context() as patch:

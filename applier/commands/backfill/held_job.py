@@ -125,7 +125,7 @@ class HeldJob:
         try:
             self.run.handover.show(members)
         except CopyOutdated as error:
-            main.state.keep(completeness.cut(main.state, main.targets), None)
+            main.state.keep(completeness.kept(main.state, main.targets), None)
             raise RangeRefused(f"{error.what}.", "give the same command again.") from None
         for name in members.values():
             table = main.targets.catalog.load(main.targets.identifier(name))
@@ -207,7 +207,7 @@ def _begun(beginnings: Beginnings, hold: str, origins: Mapping[TableName, FeedPo
         homes=last.homes,
     )
     resuming = Resuming(number, progress, hold)
-    main.state.keep(completeness.cut(main.state, main.targets), resuming)
+    main.state.keep(completeness.kept(main.state, main.targets), resuming)
     copies.discard(former)
     return resuming
 

@@ -6,12 +6,14 @@ from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import NamedTuple, TypeVar, cast
 
 from applier.changefeed.change_batch import Changes
+from applier.changefeed.completeness import Reason, Why
 from applier.changefeed.table import TableName
 from applier.changefeed.ts import LOGICAL
 from applier.ddl.schema_tracker import Tables
 from applier.errors import SchemaChangeRefused, TableIncomplete, TableMismatch, TerminalError, ValueRefused
 from applier.pipeline.batches.batch import Batch
 from applier.pipeline.batches.far import FarBatch, FarRows
+from applier.pipeline.tables import table_records
 from applier.pipeline.tables.changefeed import ADOPTED
 from applier.pipeline.tables.filtered import FILTERED
 from applier.pipeline.tables.target_tables import TargetTables
@@ -101,14 +103,14 @@ def _prepared(targets: TargetTables, batch: Batch, tracked: Tables, far: FarRows
         # Deletes alone do not say what the table looks like, and find no row where there is none.
         return None
     # A table that is made here holds nothing: a crash before its first commit must not pass for that commit.
-    writer = targets.ensure(now, targets.feed.stamp(0))
+    writer = targets.ensure(now, targets.stamp(batch.name, 0))
     if targets.listed.is_strict:
         # A writer that was opened within the step may have found the table rolled back.
         writer.hold_to(None)
     if writer.known is None:
         targets.confirm()
     failpoints.reach("table-ensured")
-    stamp = targets.feed.stamp(batch.upto, _offsets(targets, batch), writer)
+    stamp = targets.stamp(batch.name, batch.upto, _offsets(targets, batch), writer)
     exact = order.has_watermark and _is_exact(writer, stamp) and batch.is_above(writer.known)
     fits = batch.fits(now, writer.table, None if order.parts_at_ddl else targets.maker.rules)
     merging = batch.merging(by_place=order.by_place, exact=exact)
@@ -125,7 +127,8 @@ def _finished(targets: TargetTables, item: Prepared, whole: Collection[TableName
     if item.changes.is_empty:
         return None
     owner = item.name if item.name in whole else None
-    done = item.writer.apply(item.changes, item.stamp, exact=item.exact, whole=owner)
+    lacking = table_records.doubted(targets, item.name, Reason(Why.NOT_FOUND)) if owner is None else {}
+    done = item.writer.apply(item.changes, item.stamp, exact=item.exact, whole=owner, lacking=lacking)
     targets.committed(item.writer, done.snapshot_id)
     return done
 

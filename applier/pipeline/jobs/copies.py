@@ -9,20 +9,22 @@ from typing import Any
 import pyarrow as pa
 
 from applier.changefeed.applied_offsets import AppliedOffsets
+from applier.changefeed.completeness import Completeness
 from applier.changefeed.position import FeedPosition
 from applier.changefeed.route import Route
 from applier.changefeed.table import TableName
 from applier.config.settings import TablesSection
 from applier.errors import BY_HAND, RangeRefused, TableMismatch, TransientError
-from applier.pipeline.schema_changes.apply_to_rows import make_way
 from applier.pipeline.tables.changefeed import ADOPTED
 from applier.pipeline.tables.ddl_stamp import DROPPED_AT
 from applier.pipeline.tables.listed_tables import refuse_other
 from applier.pipeline.tables.loads import LOADED, LoadRecord
+from applier.pipeline.tables.recorder import Recorder
 from applier.pipeline.tables.table_maker import refuse_held
 from applier.pipeline.tables.target_tables import TargetTables
 from applier.sink.commit.stamp import OFFSETS
 from applier.sink.control import tables
+from applier.sink.control.table_record import RECORD, TableRecord
 from applier.sink.iceberg import clone
 from applier.sink.iceberg.table import Table
 from applier.sink.write.table_writer import TableWriter
@@ -59,6 +61,7 @@ class Copies:
             self.main,
             maker=replace(self.main.maker, create=self._make, settings=self.settings),
             route=Route(self.settings.route),
+            records=Recorder(job=self.job),
             # A job and a load find their tables by name, in whatever letters a file, a request or a DDL has it.
             spelt=lambda name: TableName(*name.folded),
         )
@@ -151,8 +154,8 @@ class Copies:
         """Take note that the copy of a table begins with its CREATE TABLE."""
         self._origins[self.targets.identifier(own)] = name
 
-    def show(self, name: TableName, own: TableName) -> None:
-        """Let readers see a copy in place of its table; may be called again.
+    def show(self, name: TableName, own: TableName, known: Completeness) -> None:
+        """Let readers see a copy in place of its table, which says what is known of it; may be called again.
 
         Raises:
             CopyOutdated: The table was written or replaced since it was copied, or the copy is gone.
@@ -162,9 +165,10 @@ class Copies:
         copy = catalog.load(self.targets.identifier(own))
         self.main.confirm()
         if copy is not None:
+            self._say(copy, name, known)
             # Another table of that name may have been dropped and kept.
             self.main.forget(name)
-            make_way(self.main, name)
+            self.main.make_way(name)
         table = catalog.load(identifier)
         if copy is not None and table is None:
             catalog.rename(copy.identifier, identifier)
@@ -182,6 +186,13 @@ class Copies:
         writer = self.main.writer(name)
         if writer is not None:
             self.main.committed(writer, writer.head)
+
+    def _say(self, copy: Table, name: TableName, known: Completeness) -> None:
+        writer = TableWriter(copy, self.main.feed.name, self.main.feed.epoch)
+        record = {RECORD: TableRecord(name, known).to_text()}
+        if writer.known is not None and copy.setting(RECORD) != record[RECORD]:
+            stamp = self.main.feed.stamp(writer.known.resolved_ts, {**writer.known.extra, **record}, writer)
+            writer.stamp(stamp)
 
     def is_outdated(self, name: TableName, own: TableName) -> bool:
         """Whether a copy that was made is gone, or its table was written or replaced since."""

@@ -53,9 +53,12 @@ class Handover:
             name, states = members[own], self.main.state.completeness
             if known.since < states[name].since:
                 states[name] = replace(states[name], is_due=False, reason=known.reason)
-            elif own not in self.state.tables or self._shown(name, own):
-                partners = tuple(members.get(other, other) for other in known.partners)
-                states[name] = replace(self._with_late(name, known), origin=None, partners=partners)
+                leave_out(self.state, own)
+                continue
+            partners = tuple(members.get(other, other) for other in known.partners)
+            ended = replace(self._with_late(name, known), origin=None, partners=partners)
+            if own not in self.state.tables or self._shown(name, own, ended):
+                states[name] = ended
                 self._doubt_others(known)
             leave_out(self.state, own)
         failpoints.reach("resume-shown")
@@ -98,13 +101,14 @@ class Handover:
         """Let readers see the copies of these tables, let the changefeed go on with them, and end the job."""
         main, loads = self.main.state, LoadTables(self.main.targets.catalog, self.main.targets.feed.name)
         for own, name in shown.items():
-            if not self._shown(name, own):
+            known = self.state.completeness[own]
+            ended = self._ended(name, known)
+            if not self._shown(name, own, ended):
                 # What an export brought stays for the next attempt.
                 self.state.completeness.pop(own)
                 continue
             failpoints.reach("copy-shown")
-            known = self.state.completeness[own]
-            main.completeness[name] = self._ended(name, known)
+            main.completeness[name] = ended
             self._doubt_others(known)
             version = self.state.tables.get(own)
             if version is not None:
@@ -126,14 +130,14 @@ class Handover:
         for name, own in aside:
             loads.discard(name, self.state.loaded.get(own, 0))
 
-    def _shown(self, name: TableName, own: TableName) -> bool:
-        """Let readers see one copy; a table that others have changed is given up alone.
+    def _shown(self, name: TableName, own: TableName, known: Completeness) -> bool:
+        """Let readers see one copy, which says what is known of it; a table that others have changed is given up alone.
 
         Raises:
             TableMismatch, RangeRefused: A backfill shows all of its copies.
         """
         try:
-            self.copies.show(name, own)
+            self.copies.show(name, own, known)
         except (TableMismatch, RangeRefused) as error:
             resuming = self.main.state.checkpoint.resuming
             if resuming is None or resuming.hold:
@@ -175,7 +179,7 @@ class Handover:
         return not any(ts < item.commit_ts and _concerns(item, name) for item in others for name, ts in loaded.items())
 
     def _keep(self, resuming: Resuming | None) -> None:
-        self.main.state.keep(completeness.cut(self.main.state, self.main.targets), resuming)
+        self.main.state.keep(completeness.kept(self.main.state, self.main.targets), resuming)
 
 
 def _concerns(ddl: DdlId, name: TableName) -> bool:

@@ -105,6 +105,7 @@ def job(kind: type[_Run], main: Pipeline, resuming: Resuming) -> _Run:
     ledger, is_held = JobLedger(main.state, resuming.job, resuming.hold), bool(resuming.hold)
     protocol = main.state.protocol
     state = State(ledger, resuming.progress, versions, protocol=protocol, keeps_cut=False)
+    copies.targets.records.known = lambda name: state.completeness.get(name)  # noqa: PLW0108 A restart begins with others.
     state.lives = main.state.lives and main.state.lives.again()
     state.config_path = main.config.path
     source, on_error = main.config.source, "stop" if is_held else "park"

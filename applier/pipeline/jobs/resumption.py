@@ -157,4 +157,4 @@ class Resumption:
 
     def _keep(self, resuming: Resuming | None) -> None:
         state = self.main.state
-        state.keep(completeness.cut(state, self.main.targets), resuming)
+        state.keep(completeness.kept(state, self.main.targets), resuming)

@@ -39,6 +39,6 @@ def begin(main: Pipeline, tso: int) -> None:
         SourceLost: The feed does not hold everything since any more: the changefeed may begin at another export.
     """
     state, targets = main.state, main.targets
-    state.advance(targets.feed.order.as_of(tso) or 0, main.since(tso), completeness.cut(state, targets), {}, ())
+    state.advance(targets.feed.order.as_of(tso) or 0, main.since(tso), completeness.kept(state, targets), {}, ())
     failpoints.reach("load-begun")
     logger().info("changefeed begins", resolved_ts=tso)

@@ -38,6 +38,7 @@ class Known:
         covered: In a feed in offset order what tables have beyond the checkpoint, by place.
         passed: As `Checkpoint.passed`.
         parked: Tables whose rows are not applied.
+        left_at: Commit ts at which some of them left the feed: DDL at or below it do not free their names.
         loaded: TSO of the export that the rows of a table come from.
         misnamed: Tables whose names may be those of others upstream, or of none.
         named: Tables that are followed, those included whose CREATE TABLE is yet to come.
@@ -59,6 +60,7 @@ class Known:
     covered: Mapping[TableName, AppliedOffsets] = field(default_factory=dict)
     passed: Passed = field(default_factory=dict)
     parked: frozenset[TableName] = frozenset()
+    left_at: Mapping[TableName, int] = field(default_factory=dict)
     misnamed: frozenset[TableName] = frozenset()
     loaded: Mapping[TableName, int] = field(default_factory=dict)
     named: frozenset[TableName] = frozenset()
@@ -99,6 +101,11 @@ class Known:
             versions=state.versions,
             tables=state.tables.beside(state.supplied),
             parked=state.parked,
+            left_at={
+                name: found.position.ts
+                for name, found in state.completeness.items()
+                if found.is_parked and found.position is not None and not found.position.is_loaded
+            },
             misnamed=frozenset(name for name, found in state.completeness.items() if found.is_misnamed),
             named=frozenset(state.completeness),
             exported=frozenset(

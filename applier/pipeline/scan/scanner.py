@@ -11,6 +11,7 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 
 from applier.changefeed.message import Messages, TopicPartition
+from applier.changefeed.table import TableName
 from applier.changefeed.window import Window
 from applier.consume.source import Source
 from applier.consume.window_size import Limits, WindowTooLargeError
@@ -236,11 +237,17 @@ class WindowScanner:
         They are left out of this window as a whole, and those behind the DDL would be lost.
         """
         left_out = found.left_out(known) if self.chosen is None else None
-        ends = [ddl.commit_ts for ddl in found.ddl if ddl.frees(frozenset(ddl.names) if left_out is None else left_out)]
+        ends = [ddl.commit_ts for ddl in found.ddl if ddl.frees(_freed(ddl, left_out, known))]
         if not self.template.order.parts_at_ddl or not ends or found.ceiling <= min(ends):
             return False
         found.ceiling = min(ends)
         return True
+
+
+def _freed(ddl: Ddl, left_out: frozenset[TableName] | None, known: Known) -> frozenset[TableName]:
+    """The tables that a DDL may end whose rows are left out: those that have not left the feed behind it."""
+    names = ddl.names if left_out is None else left_out
+    return frozenset(name for name in names if ddl.commit_ts > known.left_at.get(name, 0))
 
 
 def _hold_back(found: WindowScan) -> bool:

@@ -31,7 +31,7 @@ from applier.pipeline.schema_changes.new_tables import NewTables
 from applier.pipeline.schema_changes.track import move_past
 from applier.pipeline.schema_changes.whole_tables import TableDdl
 from applier.pipeline.state import State
-from applier.pipeline.tables import completeness
+from applier.pipeline.tables import completeness, table_records
 from applier.pipeline.tables.ddl_stamp import DROPPED_AT, is_in, shown
 from applier.pipeline.tables.filtered import left_behind
 from applier.pipeline.tables.target_tables import TargetTables
@@ -117,6 +117,8 @@ class DdlApplier:
                 self.new_tables.settle()
                 self.state.record([decided(change, group, "refused", placed.what)])
                 raise placed from refusal
+            if done:
+                table_records.hold(self.state, self.targets, self._brought(group))
             if decision.decision in _MADE:
                 _list(self.targets, group)
             if not done and not verdict.is_given_up:
@@ -125,6 +127,9 @@ class DdlApplier:
                 if self.state.ddl.held is None:
                     failpoints.reach("ddl-recorded")
                 _log(decision)
+
+    def _brought(self, group: Sequence[Action]) -> set[TableName]:
+        return {name for action in group for name in (*touches(action), *effect(action).brought)}
 
     def is_begun(self, ddl: Ddl) -> bool:
         """True if a step that did not reach its checkpoint came as far as the DDL: the rows below it are in the tables.
@@ -151,11 +156,13 @@ class DdlApplier:
         done = [effect(action) for action in ddl.actions]
         gone = {name for each in done for name in each.leaving(self.state.tables)}
         for name in {*ddl.names, *(to for each in done for _, to in each.moved)}:
-            writer = self.targets.writer(name)
+            writer, kept = self.targets.writer(name), self.targets.dropped(name)
+            if kept is not None and kept.table.setting(DROPPED_AT) == str(ddl.commit_ts):
+                return True
             if writer is None:
                 if name in gone and name in self.state.tables and name in self.state.unsettled:
                     return True
-            elif is_in(writer.known, ddl.barrier.change) or writer.table.setting(DROPPED_AT) == str(ddl.commit_ts):
+            elif is_in(writer.known, ddl.barrier.change):
                 return True
         return False
 
@@ -241,7 +248,7 @@ def _list(targets: TargetTables, group: Sequence[Action]) -> None:
     """Let the cut list what a DDL made: a repeated step finds it made already, and commits nothing."""
     for name in dict.fromkeys(name for action in group for name in touches(action)):
         writer = targets.writer(name)
-        if writer is not None and writer.table.setting(DROPPED_AT) is None:
+        if writer is not None:
             targets.committed(writer, writer.head)
 
 

@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import TypeAlias, TypeGuard
+from typing import TypeAlias
 
 import pyarrow as pa
 
-from applier.changefeed.completeness import Completeness
 from applier.changefeed.event import SchemaChange
 from applier.changefeed.filter import TableFilter
 from applier.changefeed.table import TableName, TableVersion, fold
@@ -21,7 +20,6 @@ from applier.pipeline.state import State
 from applier.pipeline.tables.ddl_stamp import (
     DDL,
     DROPPED_AT,
-    DROPPED_STATE,
     DROPPED_VERSION,
     TRUNCATED_AT,
     is_in,
@@ -174,7 +172,7 @@ class RowDdlApplier:
         if not is_in(kept.known, change):
             kept.stamp(self._stamp(change, kept), unset=(DROPPED_AT,))
         if kept.table.identifier != self.targets.identifier(name):
-            make_way(self.targets, name)
+            self.targets.make_way(name)
             self.targets.confirm()
             self.targets.catalog.rename(kept.table.identifier, self.targets.identifier(name))
         self.targets.forget(name)
@@ -195,7 +193,6 @@ class RowDdlApplier:
         version = change.after
         if version is None or version.name != name:
             raise SchemaChangeRefused(f"The columns of table {name} are not known: {shown(change.sql)}.", RELOAD)
-        make_way(self.targets, name)
         back = self.targets.ensure(version, self.targets.feed.stamp(change.commit_ts))
         rows = partial(stage_rows, back.table, live.table, before)
         snapshot_id = replace_rows(back.table, rows, self._stamp(change, back))
@@ -208,28 +205,10 @@ class RowDdlApplier:
         return self.targets.feed.stamp(change.commit_ts, {DDL: mark(change)}, writer)
 
 
-def is_kept(writer: TableWriter | None) -> TypeGuard[TableWriter]:
-    """Whether a table was dropped upstream and is kept."""
-    return writer is not None and writer.table.setting(DROPPED_AT) is not None
-
-
-def make_way(targets: TargetTables, name: TableName) -> None:
-    """A dropped table that is kept gives its name to the new one."""
-    writer = targets.writer(name)
-    if not is_kept(writer):
-        return
-    dropped_at = writer.table.setting(DROPPED_AT)
-    identifier = writer.table.identifier
-    targets.confirm()
-    targets.catalog.rename(identifier, (*identifier[:-1], f"{identifier[-1]}_dropped_{dropped_at}"))
-    targets.forget(name)
-
-
-def dropped(commit_ts: int, version: TableVersion | None, known: Completeness | None) -> dict[str, str]:
+def dropped(commit_ts: int, version: TableVersion | None) -> dict[str, str]:
     """Entries of the stamp of a table that was dropped and is kept."""
     number = {DROPPED_VERSION: str(version.version)} if version else {}
-    state = {DROPPED_STATE: known.state} if known else {}
-    return {DROPPED_AT: str(commit_ts), **number, **state}
+    return {DROPPED_AT: str(commit_ts), **number}
 
 
 def _dropped_at(table: Table, change: SchemaChange) -> int:

@@ -11,11 +11,10 @@ from applier.changefeed.table import TableName, TableVersion
 from applier.changefeed.types import TypeRules
 from applier.ddl.actions import Action, touches
 from applier.errors import RELOAD, SchemaChangeRefused
-from applier.pipeline.schema_changes.apply_to_rows import make_way
 from applier.pipeline.schema_changes.track import after_of, altered
 from applier.pipeline.state import State
 from applier.pipeline.tables.completeness import is_unmet
-from applier.pipeline.tables.ddl_stamp import DDL, DROPPED_AT, is_in, mark, shown
+from applier.pipeline.tables.ddl_stamp import DDL, is_in, mark, shown
 from applier.pipeline.tables.target_tables import TargetTables
 from applier.sink.control.rows import Decision
 from applier.sink.evolve.apply import apply_evolution
@@ -53,10 +52,9 @@ class ColumnDdl:
         before = None if before is not None and before.keys_only else before
         if before is None and writer is not None and writer.known is None:
             before = self._described(name, after)
-        if before is None and after is not None and (writer is None or writer.table.setting(DROPPED_AT)):
+        if before is None and after is not None and writer is None:
             # The table became eligible only now, for instance by its first key: there is nothing to change yet.
-            make_way(self.targets, name)
-            self.targets.ensure(after, self.targets.feed.stamp(change.commit_ts, {DDL: mark(change)}))
+            self.targets.ensure(after, self.targets.stamp(name, change.commit_ts, {DDL: mark(change)}))
             return "applied"
         if writer is None and (before is None or is_unmet(name, self.state)):
             # TiCDC sent no row of it so far: the rows that follow make a table that is incomplete.
@@ -68,7 +66,7 @@ class ColumnDdl:
         wanted = cast("TableVersion", altered(self.state.tables, change, group))
         schema = writer.table.schema
         evolution = plan(supplied(before, schema), wanted, group, self.rules, schema.names)
-        stamp = self.targets.feed.stamp(change.commit_ts, {DDL: mark(change)}, writer)
+        stamp = self.targets.stamp(name, change.commit_ts, {DDL: mark(change)}, writer)
         done = apply_evolution(writer.table, evolution, stamp)
         writer.reload()
         self.targets.committed(writer, done.snapshot_id)

@@ -7,6 +7,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from itertools import groupby
 
+from applier.changefeed.completeness import LIVE
 from applier.errors import TableMismatch
 from applier.pipeline.scan.statements import Ddl
 from applier.pipeline.schema_changes.decision import DdlRules
@@ -71,5 +72,6 @@ class NewTables:
         version = declared(change, create) if verdict.decision == "applied" else None
         with suppress(JavaError, TableMismatch):
             if version is not None and not self.targets.catalog.exists(self.targets.identifier(create.table)):
-                self.targets.make(version, self.targets.feed.stamp(change.commit_ts, {DDL: mark(change)}))
+                stamp = self.targets.stamp(create.table, change.commit_ts, {DDL: mark(change)}, known=LIVE)
+                self.targets.make(version, stamp)
                 failpoints.reach("table-made")

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+from applier.changefeed.completeness import LIVE
 from applier.changefeed.event import SchemaChange
 from applier.changefeed.filter import TableFilter
 from applier.changefeed.table import TableName
@@ -12,11 +13,11 @@ from applier.config.settings import TablesSection
 from applier.ddl import actions
 from applier.errors import RELOAD, SchemaChangeRefused
 from applier.pipeline.schema_changes import moved_names
-from applier.pipeline.schema_changes.apply_to_rows import dropped, is_kept, make_way
+from applier.pipeline.schema_changes.apply_to_rows import dropped
 from applier.pipeline.schema_changes.track import declared, move_past
 from applier.pipeline.state import State
 from applier.pipeline.tables import parking
-from applier.pipeline.tables.ddl_stamp import DDL, DROPPED_AT, TRUNCATED_AT, is_in, mark, shown
+from applier.pipeline.tables.ddl_stamp import DDL, TRUNCATED_AT, is_in, mark, shown
 from applier.pipeline.tables.table_maker import refuse_held
 from applier.pipeline.tables.target_tables import TargetTables
 from applier.sink.write.table_writer import TableWriter
@@ -73,8 +74,10 @@ class TableDdl:
             what = f"The columns of table {create.table} are not known: {shown(change.sql)}."
             raise SchemaChangeRefused(what, RELOAD)
         self._free(change, create.table)
-        found, stamp = self.targets.writer(create.table), self.targets.feed.stamp(change.commit_ts, {DDL: mark(change)})
+        found = self.targets.writer(create.table)
+        stamp = self.targets.stamp(create.table, change.commit_ts, {DDL: mark(change)}, known=LIVE)
         if found is None:
+            self._make_way(create.table)
             self.targets.make(version, stamp)
             return
         if self._is_stale(change, create.table, found):
@@ -117,8 +120,8 @@ class TableDdl:
             self.targets.confirm()
             self.targets.catalog.drop(writer.table.identifier, purge=True)
         else:
-            entries = dropped(commit_ts, self.state.tables.get(name), self.state.completeness.get(name))
-            writer.stamp(self.targets.feed.stamp(commit_ts, entries))
+            entries = dropped(commit_ts, self.state.tables.get(name))
+            writer.stamp(self.targets.stamp(name, commit_ts, entries, writer))
         self.targets.forget(name)
 
     def _truncate(self, change: SchemaChange, name: TableName) -> None:
@@ -126,7 +129,7 @@ class TableDdl:
         if writer is None or is_in(writer.known, change):
             return
         marks = {DDL: mark(change), TRUNCATED_AT: str(change.commit_ts)}
-        stamp = self.targets.feed.stamp(change.commit_ts, marks, writer)
+        stamp = self.targets.stamp(name, change.commit_ts, marks, writer, LIVE)
         self.targets.committed(writer, writer.truncate(stamp).snapshot_id)
 
     def _rename(self, change: SchemaChange, rename: actions.RenameTable) -> None:
@@ -147,7 +150,8 @@ class TableDdl:
             self._refuse_taken(change, rename)
             if not is_in(writer.known, change):
                 # The mark is there before the name: found under the new one it says that the rename was made.
-                writer.stamp(self.targets.feed.stamp(change.commit_ts, {DDL: mark(change)}, writer))
+                known = self.state.completeness.get(rename.table)
+                writer.stamp(self.targets.stamp(rename.to, change.commit_ts, {DDL: mark(change)}, writer, known))
             self._move(writer, rename.to)
         self.targets.renamed(rename.table, rename.to)
         renamed = self.targets.writer(rename.to)
@@ -161,9 +165,9 @@ class TableDdl:
         self.targets.catalog.rename(writer.table.identifier, self.targets.identifier(to))
 
     def _make_way(self, name: TableName) -> None:
-        if is_kept(self.targets.writer(name)):
+        if self.targets.dropped(name) is not None:
             moved_names.begin(self.state)
-            make_way(self.targets, name)
+            self.targets.make_way(name)
 
     def pass_done(self, action: actions.Action) -> None:
         """Follow tables to the names that a step which failed gave them; the catalog has them so."""
@@ -207,7 +211,8 @@ class TableDdl:
         known = writer.known
         if known is not None and known.extra.get(DDL) != mark(change):
             # As in `_rename`: the mark is there before the name.
-            stamp = self.targets.feed.stamp(0, {DDL: mark(change)}, writer)
+            state = self.state.completeness.get(rename.table)
+            stamp = self.targets.stamp(rename.to, 0, {DDL: mark(change)}, writer, state)
             writer.stamp(replace(stamp, resolved_ts=known.resolved_ts))
         self._move(writer, rename.to)
         self.targets.renamed(rename.table, rename.to)
@@ -215,7 +220,7 @@ class TableDdl:
     def _refuse_taken(self, change: SchemaChange, rename: actions.RenameTable) -> None:
         """In offset order the rename out of a name may lie in a part of its topic that is not read yet."""
         target = self.targets.writer(rename.to)
-        if target is not None and target.table.setting(DROPPED_AT) is None:
+        if target is not None:
             what = f"Table {rename.table} becomes {rename.to}, but another table has that name: {shown(change.sql)}."
             raise SchemaChangeRefused(what, RELOAD)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from typing import NamedTuple
@@ -21,9 +21,8 @@ from applier.errors import BY_HAND, SchemaChangeRefused, TableIncomplete, TableM
 from applier.order.renames import sequence
 from applier.pipeline.scan.statements import Ddl
 from applier.pipeline.state import State
-from applier.pipeline.tables import parking
+from applier.pipeline.tables import parking, table_records
 from applier.pipeline.tables.changefeed import ADOPTED
-from applier.pipeline.tables.ddl_stamp import DROPPED_STATE
 from applier.pipeline.tables.target_tables import TargetTables
 from applier.runtime.logs import logger
 from applier.sink.control.control import SchemaDecision
@@ -44,6 +43,7 @@ def judge(state: State, targets: TargetTables, config: Config, *, is_start: bool
     for name in unknown:
         is_whole = (name in made and made[name].is_made) or _is_loaded(targets, name, config)
         state.completeness[name] = LIVE if is_whole else incomplete(Why.UNRECORDED)
+    _leave_out_unlisted(state, targets, admits)
     for name, known in list(state.completeness.items()):
         if not admits(name):
             if not known.is_parked:
@@ -60,6 +60,16 @@ def judge(state: State, targets: TargetTables, config: Config, *, is_start: bool
             reason = Reason(Why.LEFT_OUT_BEFORE)
             state.completeness.pop(name, None)  # As in `_follow_begun`.
             state.completeness[name] = Completeness(reason, state.resolved_ts, item.position, is_due=True)
+
+
+def _leave_out_unlisted(state: State, targets: TargetTables, admits: Callable[[TableName], bool]) -> None:
+    """Park tables that `tables.include` leaves out and whose checkpoint is lost.
+
+    Where such a table is in the feed, its stamp alone does not show: DDL at that very ts may be in it, or not.
+    """
+    for name in state.unsaid.keys() - state.completeness if state.checkpoint.is_lost else ():
+        if not admits(name):
+            state.completeness[name] = Completeness(Reason(Why.LEFT_OUT), targets.applied_ts(name) or 0)
 
 
 def try_again(state: State, targets: TargetTables, name: TableName) -> None:
@@ -99,15 +109,21 @@ class Begun(NamedTuple):
 def end_letters(state: State, targets: TargetTables) -> None:
     """Once no dead letter is left, tables that lacked only rows of dead letters are whole again."""
     if _end_letters(state, targets):
-        state.keep(cut(state, targets), state.checkpoint.resuming)
+        state.keep(kept(state, targets), state.checkpoint.resuming)
 
 
 def _end_letters(state: State, targets: TargetTables) -> bool:
     lacking = [name for name, known in state.completeness.items() if known.why is Why.LETTERS]
-    if not lacking or state.control.letters():
+    letters = state.control.letters(every=True) if lacking else []
+    if not lacking or any(letter.error for letter in letters):
         return False
     for name in lacking:
-        _show(state, targets, name, replace(state.completeness[name], reason=LIVE.reason))
+        known = state.completeness[name]
+        if letters:
+            _show(state, targets, name, replace(known, reason=LIVE.reason))
+        else:
+            # Those that were made up for leave a trace: nothing shows any more which rows the table lacks.
+            state.completeness[name] = replace(known, reason=Reason(Why.LETTERS_LOST))
     return True
 
 
@@ -115,7 +131,7 @@ def begun(state: State) -> dict[TableName, Begun]:
     """How each table came to be whose CREATE TABLE or TRUNCATE the audit of DDL holds, by the names of now."""
     # The audit has a row for each part of a statement, and more where it was refused first, or by a job.
     statements: dict[int, dict[str, list[SchemaDecision]]] = {}
-    for item in state.control.decisions():
+    for item in (item for item in state.control.decisions() if item.decision != "lost"):
         statements.setdefault(item.commit_ts, {}).setdefault(item.sql, []).append(item)
     found: dict[TableName, Begun] = {}
     names = Spelling((), (item.table for texts in statements.values() for items in texts.values() for item in items))
@@ -216,15 +232,19 @@ def meet(names: Iterable[TableName], ddl: Sequence[Ddl], state: State, targets: 
     """
     coming = {name for item in ddl for action in item.actions for name in actions.effect(action).brought}
     new = sorted({name for name in names if name not in coming and (name not in state.tables or is_unmet(name, state))})
-    found = {
-        name: Completeness(Reason(Why.LOADED_BEFORE if _is_loaded(targets, name, config) else Why.NO_CREATE))
-        for name in new
-    }
+    found = {name: _met(name, state, targets, config) for name in new}
     lacking = [name for name, item in found.items() if not item.is_live]
     if lacking and config.tables.incomplete == "refuse":
         raise _refusal(lacking)
     state.completeness |= found
     _warn(state, lacking)
+
+
+def _met(name: TableName, state: State, targets: TargetTables, config: Config) -> Completeness:
+    """What a table is whose rows come first: it may say so itself where its checkpoint is lost."""
+    if (said := state.unsaid.get(name)) is not None:
+        return said.judged or said.record.known
+    return Completeness(Reason(Why.LOADED_BEFORE if _is_loaded(targets, name, config) else Why.NO_CREATE))
 
 
 def meet_ddl(name: TableName, state: State, targets: TargetTables, config: Config) -> None:
@@ -326,22 +346,26 @@ def loaded_at(state: State, name: TableName) -> int:
 def keep(state: State, targets: TargetTables) -> None:
     """Let the checkpoint say what a start has found out about the tables."""
     if state.tracked() != state.checkpoint.tables:
-        state.keep(cut(state, targets), state.checkpoint.resuming)
+        state.keep(kept(state, targets), state.checkpoint.resuming)
 
 
-def cut(state: State, targets: TargetTables) -> Mapping[tuple[str, ...], int]:
-    """Heads of the tables that show every row at the resolved ts: the consistent cut."""
+def kept(state: State, targets: TargetTables) -> Mapping[tuple[str, ...], int]:
+    """Let the tables say what is known of them, for the checkpoint that is about to say so; the consistent cut.
+
+    Returns:
+        Heads of the tables that show every row at the resolved ts.
+    """
+    table_records.keep(state, targets)
     live = {targets.identifier(name) for name, found in state.completeness.items() if found.is_live}
     return {identifier: head for identifier, head in targets.snapshots.items() if identifier in live}
 
 
 def _recovered(targets: TargetTables, name: TableName, live: Completeness | None) -> Completeness:
     """The completeness of a table that comes back: that of the drop, or of the truncated table beside it."""
-    writer = targets.writer(name)
-    before = writer.table.setting(DROPPED_STATE) if writer is not None else None
+    before = table_records.of_any(targets, name)
     if before is None and live is not None:
         return live
-    return LIVE if before == "live" else incomplete(Why.CAME_BACK)
+    return incomplete(Why.CAME_BACK) if before is None or before.known.is_parked else before.known
 
 
 def _is_loaded(targets: TargetTables, name: TableName, config: Config) -> bool:

@@ -16,9 +16,6 @@ DROPPED_AT = "applier.dropped-at"
 DROPPED_VERSION = "applier.dropped-version"
 """The same of its last `TableVersion.version`: RECOVER TABLE brings it back, also after a restart."""
 
-DROPPED_STATE = "applier.dropped-state"
-"""The same of its completeness: a table that lacked rows still lacks them when it comes back."""
-
 TRUNCATED_AT = "applier.truncated-at"
 """Entry of the stamp of a TRUNCATE: its commit ts. FLASHBACK TABLE brings back the rows that it removed."""
 
@@ -31,9 +28,14 @@ def mark(change: SchemaChange) -> str:
 
 
 def is_in(known: Stamp | None, change: SchemaChange) -> bool:
-    """True if the newest stamp of a table says that this very DDL made it."""
-    # The resolved ts is 0 in a feed in offset order.
-    return known is not None and known.resolved_ts in (0, change.commit_ts) and known.extra.get(DDL) == mark(change)
+    """True if the newest stamp of a table says that the table has a DDL: that made it, or rows from behind it came.
+
+    The resolved ts is 0 in a feed in offset order.
+    """
+    if known is None:
+        return False
+    is_newest = known.resolved_ts in (0, change.commit_ts) and known.extra.get(DDL) == mark(change)
+    return is_newest or known.resolved_ts > change.commit_ts
 
 
 def shown(sql: str) -> str:

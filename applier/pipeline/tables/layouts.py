@@ -9,7 +9,6 @@ from applier.changefeed.table import TableName
 from applier.config.settings import TablesSection
 from applier.errors import TableMismatch
 from applier.pipeline.state import State
-from applier.pipeline.tables.ddl_stamp import DROPPED_AT
 from applier.pipeline.tables.target_tables import TargetTables
 from applier.runtime.logs import logger
 from applier.sink.iceberg.layout import LayoutChange, change_to, evolve
@@ -32,7 +31,7 @@ def due(state: State, targets: TargetTables, settings: TablesSection) -> Iterato
         layout = settings.layout_of(name)
         left_out = {*state.parked, *state.unsettled, *targets.listed.broken}
         writer = targets.writer(name) if layout and name not in left_out else None
-        if layout is None or writer is None or writer.table.setting(DROPPED_AT) is not None:
+        if layout is None or writer is None:
             continue
         try:
             change = change_to(writer.table, layout)

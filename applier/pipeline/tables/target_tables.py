@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -10,6 +10,7 @@ from typing import TypeVar
 
 from applier.changefeed.applied_offsets import AppliedOffsets
 from applier.changefeed.checkpoint import Checkpoint
+from applier.changefeed.completeness import Completeness
 from applier.changefeed.route import Route
 from applier.changefeed.table import TableName, TableVersion
 from applier.config.readers import refuse_unreadable
@@ -18,6 +19,7 @@ from applier.errors import TableMismatch
 from applier.pipeline.tables.changefeed import Changefeed
 from applier.pipeline.tables.ddl_stamp import DROPPED_AT
 from applier.pipeline.tables.listed_tables import ListedTables
+from applier.pipeline.tables.recorder import Recorder
 from applier.pipeline.tables.table_maker import TableMaker
 from applier.sink.commit.fence import fence
 from applier.sink.commit.stamp import Stamp, covered
@@ -42,6 +44,7 @@ class TargetTables:
         confirm: Raises CheckpointConflict once another process has the changefeed; before what no commit can refuse.
         fenced: Highest epoch of a process that lost the changefeed and may be alive; a table with its stamp is fenced.
         spelt: The name of a table that is known, in the letters in which it was made; None for any other.
+        records: What commits say of their tables.
 
     Attributes:
         snapshots: Heads for the checkpoint.
@@ -56,8 +59,10 @@ class TargetTables:
     confirm: Callable[[], None] = lambda: None
     fenced: int = 0
     spelt: Callable[[TableName], TableName | None] = lambda name: name
+    records: Recorder = field(default_factory=Recorder)
     snapshots: dict[tuple[str, ...], int] = field(default_factory=dict, init=False)
     listed: ListedTables = field(default_factory=ListedTables, init=False)
+    _dropped: set[tuple[str, ...]] = field(default_factory=set, init=False)
     _writers: dict[tuple[str, ...], TableWriter] = field(default_factory=dict, init=False)
     _pool: ThreadPoolExecutor | None = field(default=None, init=False)
 
@@ -98,6 +103,8 @@ class TargetTables:
             Resolved ts of the tables that are ahead of the checkpoint; 0 in a feed in offset order.
         """
         self._writers.clear()
+        self._dropped.clear()
+        self.records.clear()
         self.listed.restore(checkpoint, self.identifier)
         self.snapshots = dict(checkpoint.snapshots)
         ahead = {}
@@ -115,8 +122,7 @@ class TargetTables:
                 self.snapshots.pop(self.identifier(name), None)
             if writer is not None and known is not None and is_ahead:
                 ahead[name] = known.resolved_ts
-                if writer.table.setting(DROPPED_AT) is None:
-                    self.committed(writer, writer.table.snapshot_id)
+                self.committed(writer, writer.table.snapshot_id)
         return ahead
 
     def _is_ahead(self, name: TableName, known: Stamp, checkpoint: Checkpoint) -> bool:
@@ -159,14 +165,51 @@ class TargetTables:
         return AppliedOffsets() if writer is None or writer.known is None else covered(writer.table)
 
     def writer(self, name: TableName) -> TableWriter | None:
-        """The writer of a table; None if the catalog has no such table."""
+        """The writer of a table; None if the catalog has no such table.
+
+        One that was dropped upstream and is kept is not the table of its name: see `dropped`.
+        """
+        found = self._open(name)
+        return None if self.identifier(name) in self._dropped else found
+
+    def dropped(self, name: TableName) -> TableWriter | None:
+        """The writer of a table that was dropped upstream, is kept, and still has its name; None if there is none."""
+        found = self._open(name)
+        return found if self.identifier(name) in self._dropped else None
+
+    def _open(self, name: TableName) -> TableWriter | None:
         identifier = self.identifier(name)
         if identifier not in self._writers:
             table = self.catalog.load(identifier)
             if table is None:
                 return None
-            self._writers[identifier] = self.opened(table)
+            found = self._writers[identifier] = self.opened(table)
+            self._dropped.discard(identifier)
+            if found.known is not None and DROPPED_AT in found.known.extra:
+                self._dropped.add(identifier)
         return self._writers[identifier]
+
+    def make_way(self, name: TableName) -> None:
+        """Let a dropped table that is kept give its name to the new one."""
+        writer = self.dropped(name)
+        if writer is None:
+            return
+        identifier = writer.table.identifier
+        self.confirm()
+        aside = (*identifier[:-1], f"{identifier[-1]}_dropped_{writer.table.setting(DROPPED_AT)}")
+        self.catalog.rename(identifier, aside)
+        self.forget(name)
+
+    def stamp(
+        self,
+        name: TableName,
+        upto: int,
+        extra: Mapping[str, str] | None = None,
+        writer: TableWriter | None = None,
+        known: Completeness | None = None,
+    ) -> Stamp:
+        """What a commit of a table says about itself, and of the table where that is new; see `Recorder.entries`."""
+        return self.feed.stamp(upto, {**self.records.entries(name, writer, known), **(extra or {})}, writer)
 
     def opened(self, table: Table) -> TableWriter:
         """A writer of a table that was just loaded, which takes no commit of a process that lost the changefeed.
@@ -190,7 +233,10 @@ class TargetTables:
 
     def close(self, name: TableName) -> None:
         """Let go of a writer: the next one reads its table again."""
-        self._writers.pop(self.identifier(name), None)
+        identifier = self.identifier(name)
+        self._writers.pop(identifier, None)
+        self._dropped.discard(identifier)
+        self.records.forget(name, identifier)
 
     def forget(self, *names: TableName) -> None:
         """Let go of writers whose tables were dropped or made anew."""
@@ -216,6 +262,7 @@ class TargetTables:
         if found is not None:
             self.maker.adopt(found, version)
             return found
+        self.make_way(version.name)
         return self.make(version, stamp)
 
     def make(self, version: TableVersion, stamp: Stamp) -> TableWriter:
@@ -223,6 +270,7 @@ class TargetTables:
         identifier = self.identifier(version.name)
         self.confirm()
         self.listed.forget(identifier)
+        self._dropped.discard(identifier)
         found = self._writers[identifier] = self.opened(self.maker.make(identifier, version, stamp.entries()))
         return found
 

@@ -35,6 +35,9 @@ KEEP_MINUTES = 10
 FORMAT_VERSION = 2
 """Control tables hold nothing that needs format 3, so readers of any age may have them."""
 
+FIRST = "applier.first"
+"""Property of a table that was made with its changefeed; one that takes the place of a lost one has it not."""
+
 NEWEST = "applier.newest-file"
 """Property: the data file of the newest append."""
 
@@ -50,17 +53,24 @@ class AppendOnlyTable:
         self._order = order
 
     @staticmethod
-    def open(catalog: Catalog, namespace: tuple[str, ...], kind: ControlTable) -> AppendOnlyTable:
-        """The ledger of that name, which is created if it is missing.
+    def open(
+        catalog: Catalog, namespace: tuple[str, ...], kind: ControlTable, *, is_first: bool = False
+    ) -> AppendOnlyTable:
+        """The ledger of that name, which is created if it is missing; it says so if it is the first of its changefeed.
 
         Raises:
             TableMismatch: There is a table of that name with other columns.
             TransientError: The catalog does not answer.
         """
         identifier = (*namespace, kind.name)
-        found = catalog.load(identifier) or _create(catalog, identifier, kind.columns)
+        found = catalog.load(identifier) or _create(catalog, identifier, kind.columns, is_first=is_first)
         _check(found, kind.columns)
         return AppendOnlyTable(found, kind.order)
+
+    @property
+    def is_lost(self) -> bool:
+        """Whether the table was made anew in place of one that was lost, and nothing is in it yet."""
+        return self.table.snapshot_id is None and self.table.setting(FIRST) is None
 
     def append(self, rows: pa.Table, stamp: Stamp, check: Callable[[Table], None] = lambda table: None) -> int:
         """Append rows in one commit, and return the id of its snapshot.
@@ -141,8 +151,9 @@ class AppendOnlyTable:
         return self.table.schema.arrow.empty_table()
 
 
-def _create(catalog: Catalog, identifier: Identifier, columns: pa.Schema) -> Table:
+def _create(catalog: Catalog, identifier: Identifier, columns: pa.Schema, *, is_first: bool) -> Table:
     properties = {
+        **({FIRST: "true"} if is_first else {}),
         "write.metadata.delete-after-commit.enabled": "true",
         "write.metadata.previous-versions-max": "20",
         "comment": "State of applier. Reading is welcome; writing stops the changefeed.",

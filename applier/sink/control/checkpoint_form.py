@@ -74,7 +74,7 @@ def _written(checkpoint: Checkpoint) -> _Object:
     return {
         "format": FORMAT,
         **{
-            name: _plain(kind, getattr(checkpoint, name), places)
+            name: plain(kind, getattr(checkpoint, name), places)
             for name, kind in _members(Checkpoint).items()
             if name not in _OWN
         },
@@ -94,7 +94,7 @@ def _read(written: _Object) -> _Object:
     found = {"partitions": written["partitions"], "released": written["released"], "counts": written["counts"]}
     found |= {name: written[name] for name in _members(Checkpoint) if name in written and name not in _OWN}
     return {
-        **{name: _built(_members(Checkpoint)[name], value, places) for name, value in found.items()},
+        **{name: built(_members(Checkpoint)[name], value, places) for name, value in found.items()},
         "snapshots": {msgspec.convert(item["table"], _Identifier): item["snapshot_id"] for item in snapshots},
         "passed": _read_passed(written.get("passed", ())),
     }
@@ -120,7 +120,7 @@ def _shape(kind: Any) -> tuple[Any, tuple[Any, ...], str]:
     return origin, args, names.get(args[0], "")
 
 
-def _plain(kind: Any, value: Any, places: list[_Object]) -> Any:
+def plain(kind: Any, value: Any, places: list[_Object]) -> Any:
     """A value of some type as JSON has it."""
     if value is None or isinstance(value, str | int):
         return value
@@ -128,12 +128,12 @@ def _plain(kind: Any, value: Any, places: list[_Object]) -> Any:
     if isinstance(value, Checkpoint):
         return _written(value)
     if isinstance(value, Mapping):
-        found = {key: _plain(inner[1], item, places) for key, item in value.items()}
+        found = {key: plain(inner[1], item, places) for key, item in value.items()}
         names = _members(inner[0])
         return [_entry(names, key, member, found[key]) for key in sorted(found)] if names else found
     if kind is tuple:
-        return [_plain(inner[0], item, places) for item in value]
-    written = {name: _plain(of, getattr(value, name), places) for name, of in _members(kind).items()}
+        return [plain(inner[0], item, places) for item in value]
+    written = {name: plain(of, getattr(value, name), places) for name, of in _members(kind).items()}
     if isinstance(value, FeedPosition):
         written["place"] = _put({"partitions": written.pop("readings"), "ddl": written.pop("ddl")}, places)
     if not isinstance(value, _SHORT):
@@ -154,8 +154,8 @@ def _put(place: _Object, places: list[_Object]) -> int | None:
     return places.index(place)
 
 
-def _built(kind: Any, written: Any, places: list[_Object]) -> Any:
-    """What `_plain` has written, as `msgspec.convert` takes it."""
+def built(kind: Any, written: Any, places: list[_Object]) -> Any:
+    """What `plain` has written, as `msgspec.convert` takes it."""
     if written is None or isinstance(written, int):
         return written
     kind, inner, member = _shape(kind)
@@ -163,11 +163,11 @@ def _built(kind: Any, written: Any, places: list[_Object]) -> Any:
         return _read(written)
     if kind is collections.abc.Mapping:
         if not (names := _members(inner[0])):
-            return {key: _built(inner[1], item, places) for key, item in written.items()}
+            return {key: built(inner[1], item, places) for key, item in written.items()}
         entries = [(_named(inner[0], [item[name] for name in names]), item) for item in _objects(written)]
-        return {key: _built(inner[1], item[member] if member else item, places) for key, item in entries}
+        return {key: built(inner[1], item[member] if member else item, places) for key, item in entries}
     if kind is tuple:
-        return [_built(inner[0], item, places) for item in written]
+        return [built(inner[0], item, places) for item in written]
     return _object(kind, written, places) if _members(kind) else written
 
 
@@ -177,7 +177,7 @@ def _object(kind: Any, written: Any, places: list[_Object]) -> Any:
         at = written.get("place")
         place = {} if at is None else places[msgspec.convert(at, Count)]
         written = {"ts": 0, **written, "readings": place.get("partitions", ()), "ddl": place.get("ddl", ())}
-    found = {name: _built(of, written[name], places) for name, of in _members(kind).items() if name in written}
+    found = {name: built(of, written[name], places) for name, of in _members(kind).items() if name in written}
     if is_dataclass(kind):
         return found
     return _named(kind, [found[name] if name in found else kind._field_defaults[name] for name in _members(kind)])

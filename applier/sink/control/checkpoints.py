@@ -38,6 +38,12 @@ def is_absent(load: Load, changefeed: str) -> bool:
     return load((namespace(changefeed), CHECKPOINTS.name)) is None
 
 
+def is_unwritten(load: Load, changefeed: str) -> bool:
+    """Whether a changefeed has no checkpoint: it begins, or its first process died before it wrote one."""
+    table = load((namespace(changefeed), CHECKPOINTS.name))
+    return table is None or table.snapshot_id is None
+
+
 def lost_epoch(load: Load, changefeed: str) -> int:
     """The epoch that the other control tables know, where `CHECKPOINTS` is lost or empty; else 0.
 

@@ -69,15 +69,20 @@ class Control:
     _one_thread: threading.RLock = field(default_factory=threading.RLock)
 
     @staticmethod
-    def open(catalog: Catalog, changefeed: str, namespace: tuple[str, ...] | None = None) -> Control:
+    def open(
+        catalog: Catalog, changefeed: str, namespace: tuple[str, ...] | None = None, *, is_new: bool = False
+    ) -> Control:
         """The state of a changefeed; its tables are created in the namespace, `applier_<changefeed>` by default, if
-        they are missing.
+        they are missing. Where the changefeed `is_new`, no table takes the place of another one.
 
         Raises:
             TableMismatch: There are tables of those names that are not ours.
         """
         where = namespace or (namespace_of(changefeed),)
-        return Control(changefeed, {kind: AppendOnlyTable.open(catalog, where, kind) for kind in CONTROL_TABLES})
+        tables: dict[ControlTable, AppendOnlyTable] = {}
+        for kind in CONTROL_TABLES:
+            tables[kind] = AppendOnlyTable.open(catalog, where, kind, is_first=is_new)
+        return Control(changefeed, tables)
 
     def rows(self, kind: ControlTable, without: Collection[str] = ()) -> list[dict[str, Any]]:
         """All rows that a control table has now, without some columns."""
@@ -250,7 +255,13 @@ def _taken(last: Checkpoint | None, holder: Holder, lost_epoch: int, *, is_over:
     clock = holder.since
     if last is None:
         return Checkpoint(
-            epoch=lost_epoch + 1, step=0, resolved_ts=0, written_at=clock, holder=holder, unfenced=lost_epoch
+            epoch=lost_epoch + 1,
+            step=0,
+            resolved_ts=0,
+            written_at=clock,
+            holder=holder,
+            unfenced=lost_epoch,
+            is_lost=lost_epoch > 0,
         )
     return replace(
         last,

@@ -23,7 +23,7 @@ Kind = Literal["park", "resume", "forget", "load", "loaded"]
 _FORMER_JOB = re.compile(r"resume ([0-9a-f]+):")
 """How an older version, which had no column for it, marked the decision of a job in its reason."""
 
-Decision = Literal["applied", "rewritten", "refused", "ignored", "without a table", "to skip", "skipped"]
+Decision = Literal["applied", "rewritten", "refused", "ignored", "without a table", "to skip", "skipped", "lost"]
 
 
 class IgnoredFor(StrEnum):
@@ -62,6 +62,7 @@ class SchemaDecision:
         kind: Kind as `docs/ddl.md` names it.
         decision: `applied` in place, `rewritten` with the table's files, `refused`, `ignored`, `without a table` where
             the table that it changes is not here; `to skip` is what a person asked for, `skipped` what came of it.
+            `lost`: what was decided on it is lost; without a text, on all DDL below its commit ts.
         reason: Why, as one sentence for people; "" where there is nothing to say.
         snapshot_id: Snapshot that carries it.
         schema_id: Iceberg schema from there on.

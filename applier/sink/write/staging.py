@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Protocol, cast
@@ -45,6 +45,7 @@ class CommitWork:
         deleted: Living rows that they remove.
         seconds: See `Applied`.
         not_found: See `Applied`.
+        lacking: Properties that the commit sets if rows were not found.
         start: When it began, by `time.perf_counter`.
     """
 
@@ -56,6 +57,7 @@ class CommitWork:
     deleted: int = 0
     seconds: dict[str, float] = field(default_factory=dict)
     not_found: int = 0
+    lacking: Mapping[str, str] = field(default_factory=dict)
     start: float = field(default_factory=time.perf_counter)
 
     def needs_rows(self, schema_id: int) -> bool:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, replace
 
@@ -131,13 +131,20 @@ class TableWriter:
         return self._staging.plan(CommitWork(self.head), key, exact=exact, trusts_new_keys=trusts_new_keys)
 
     def apply(
-        self, batch: Changes | FarChanges, stamp: Stamp, *, exact: bool, whole: TableName | None = None
+        self,
+        batch: Changes | FarChanges,
+        stamp: Stamp,
+        *,
+        exact: bool,
+        whole: TableName | None = None,
+        lacking: Mapping[str, str] | None = None,
     ) -> Applied:
         """Apply a batch; the resolved ts of the stamp covers all its rows.
 
         The table is `exact` if it holds exactly the rows of the resolved ts that it is stamped with, so that
         `batch.fresh` may be trusted: not in the first steps after a load or a start in the middle. `whole` is the
-        upstream table, if an exact table must hold every row that the batch updates or deletes.
+        upstream table, if an exact table must hold every row that the batch updates or deletes; else `lacking` are
+        properties that the commit sets if it does not.
 
         Raises:
             TableIncomplete: The table counts as whole, and lacks a row that the batch updates or deletes.
@@ -146,7 +153,7 @@ class TableWriter:
             CheckpointConflict: Another applier wrote the table.
             TransientError: Storage or catalog did not answer.
         """
-        work = CommitWork()
+        work = CommitWork(lacking=lacking or {})
         for attempt in self._attempts(work, stamp):
             with attempt:
                 trusts_new_keys = self._committer.trusts_new_keys
@@ -236,6 +243,6 @@ class TableWriter:
             touched=list(staged.deletes.state),
             truncate=truncate,
             summary=stamp.summary(),
-            properties=stamp.entries(),
+            properties={**stamp.entries(), **(staged.lacking if staged.not_found else {})},
             schema_id=staged.schema_id,
         )

@@ -258,7 +258,8 @@ def test_a_rename_into_a_name_that_is_another_tables_here_alone_takes_it(*, is_m
     [ddl] = read_all([Barrier(change, "t", Position(0, 0, 0))], names)
 
     for table in writers.values():
-        table.known.extra, table.table.setting.return_value = {}, None
+        table.known.extra, table.known.resolved_ts, table.table.setting.return_value = {}, 1, None
+    targets.dropped.return_value = None
     with nullcontext() if is_misnamed else pytest.raises(SchemaChangeRefused, match="another table has that name"):
         TableDdl(targets, state, TablesSection()).apply(change, ddl.actions[0])
 

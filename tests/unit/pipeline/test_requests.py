@@ -77,12 +77,13 @@ def test_each_table_resumes_for_itself() -> None:
     assert "Table shop.notes is left out by tables.include: admit it there" in outcome
 
 
-def test_what_the_holder_itself_asks_for_is_kept_in_the_checkpoint_alone() -> None:
+def test_what_the_holder_itself_asks_for_is_kept_in_the_checkpoint_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     """A row in the table of requests is for another process; a load that holds the changefeed leaves none."""
     known = {ORDERS: Completeness(Reason(Why.BY_HAND, "a look"), since=7, position=PLACE)}
     found = requests(known)
     state, keep = cast("Any", found.main.state), mock.Mock()
     state.keep, cast("Any", found.main.targets).snapshots = keep, {}
+    monkeypatch.setattr("applier.pipeline.tables.completeness.table_records.keep", lambda *_: None)
 
     outcome = found.carry_out(TableRequest("one", "resume", ("shop.*",), "", "me"))
 
@@ -124,7 +125,7 @@ def test_an_outage_leaves_no_request_half_done(monkeypatch: pytest.MonkeyPatch) 
     known = {ORDERS: Completeness(Reason(Why.BY_HAND, "a look"), since=7, position=PLACE)}
     found = requests(known)
     state = found.main.state
-    monkeypatch.setattr("applier.pipeline.requests.completeness.cut", lambda *_: {})
+    monkeypatch.setattr("applier.pipeline.requests.completeness.kept", lambda *_: {})
 
     def keep(*_: object) -> None:
         raise TransientError("The catalog does not answer.")

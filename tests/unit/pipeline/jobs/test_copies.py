@@ -10,7 +10,7 @@ from unittest.mock import MagicMock, Mock
 import pyarrow as pa
 import pytest
 
-from applier.changefeed.completeness import Completeness, Reason, Why
+from applier.changefeed.completeness import LIVE, Completeness, Reason, Why
 from applier.changefeed.position import FeedPosition
 from applier.changefeed.route import Route
 from applier.changefeed.table import TableName
@@ -116,10 +116,10 @@ def test_a_copy_that_is_gone_was_shown_only_if_its_table_says_so(mark: str | Non
     job = copies(SimpleNamespace(setting=lambda key: mark if key == clone.BUILT_ON else None))
     assert (job.is_shown(A, A), job.is_outdated(A, A)) == (is_shown, not is_shown)
     if is_shown:
-        job.show(A, A)
+        job.show(A, A, LIVE)
     else:
         with pytest.raises(CopyOutdated, match="is gone"):
-            job.show(A, A)
+            job.show(A, A, LIVE)
 
 
 def test_a_job_of_an_earlier_process_whose_copy_is_gone_begins_anew() -> None:

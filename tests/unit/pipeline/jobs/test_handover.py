@@ -101,7 +101,7 @@ def _job(hold: str = "") -> tuple[Handover, dict[TableName, Completeness], Mock]
     main.state.completeness, main.state.config_path = known, "applier.toml"
     main.state.checkpoint.resuming.hold = hold
     state.completeness = {ITEMS: replace(LIVE, origin=at), ORDERS: replace(LIVE, origin=replace(at, name=ORDERS))}
-    copies.show.side_effect = lambda name, _: _refuse() if name == ITEMS else None
+    copies.show.side_effect = lambda name, *_: _refuse() if name == ITEMS else None
     return Handover(main, state, copies), known, copies
 
 

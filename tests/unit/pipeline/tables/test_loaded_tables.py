@@ -37,6 +37,7 @@ def _main(known: Completeness) -> Any:
         resolved_ts=9,
         tables={},
         unsettled={},
+        unsaid={},
         control=SimpleNamespace(decisions=list, letters=list),
         checkpoint=SimpleNamespace(snapshots={}),
     )

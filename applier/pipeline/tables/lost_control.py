@@ -1,0 +1,75 @@
+"""What is left of a changefeed where control tables are lost: what its tables say, and what its checkpoint says."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import suppress
+from typing import NamedTuple
+
+from applier.changefeed.checkpoint import Checkpoint
+from applier.changefeed.table import TableName
+from applier.errors import BY_HAND, TableMismatch, TerminalError
+from applier.runtime.logs import logger
+from applier.sink.commit.stamp import Stamp, read
+from applier.sink.control.control import Control, SchemaDecision
+from applier.sink.control.table_record import TableRecord
+from applier.sink.control.tables import SCHEMA_CHANGES, namespace
+from applier.sink.iceberg.catalog import Catalog
+
+
+class LeftTable(NamedTuple):
+    """A table of the changefeed, as the catalog shows it: its upstream name, and its stamp."""
+
+    name: TableName
+    stamp: Stamp
+
+
+def left_tables(catalog: Catalog, changefeed: str) -> list[LeftTable]:
+    """All tables in the catalog that say of themselves that they are of a changefeed; reads each table once.
+
+    Raises:
+        TransientError: The catalog does not answer.
+    """
+    found = []
+    for where in catalog.namespaces():
+        # Copies of a job, and what exports are loaded into, lie beside the control tables.
+        if where[-1] != namespace(changefeed) and not where[-1].startswith(f"{namespace(changefeed)}__"):
+            found += [_left(catalog, identifier, changefeed) for identifier in catalog.list(where)]
+    return [item for item in found if item is not None]
+
+
+def _left(catalog: Catalog, identifier: tuple[str, ...], changefeed: str) -> LeftTable | None:
+    with suppress(TableMismatch, KeyError, ValueError):
+        table = catalog.load(identifier)
+        properties = {} if table is None else table.properties
+        stamp, record = read(properties), TableRecord.told_by(properties)
+        if stamp is not None and record is not None and stamp.changefeed == changefeed and not record.job:
+            return LeftTable(record.name, stamp)
+    return None
+
+
+def keep_decided(control: Control, last: Checkpoint, left: Sequence[LeftTable]) -> None:
+    """Let the audit of DDL say what was decided before it was lost, if it is: done again, a DDL would take rows away.
+
+    Args:
+        control: The control tables; this process holds the changefeed.
+        last: Its checkpoint.
+        left: The tables that are left, if all checkpoints are lost.
+
+    Raises:
+        TerminalError: Neither the checkpoint nor a resolved ts shows which DDL the tables have.
+    """
+    if not control.tables[SCHEMA_CHANGES].is_lost:
+        return
+    ddl = last.ddl
+    upto = max([last.resolved_ts, *(item.commit_ts for item in ddl), *(item.stamp.resolved_ts for item in left)])
+    if left and not upto:
+        what = f"Control tables checkpoints and schema_changes of changefeed {control.changefeed} are both lost:"
+        what = f"{what} in offset order nothing shows which DDL its tables have."
+        raise TerminalError(what, f"Restore one of them; or forget the changefeed, and {BY_HAND}")
+    if upto:
+        nowhere = TableName("", "")
+        before = SchemaDecision(upto, nowhere, "", "", "lost", "what was decided before was lost with its table")
+        listed = [SchemaDecision(item.commit_ts, nowhere, item.sql, "", "lost") for item in ddl]
+        control.record_schema_changes([before, *listed])
+        logger().warning("schema_changes is lost", hint="DDL up to this commit ts count as decided", commit_ts=upto)
