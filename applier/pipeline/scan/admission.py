@@ -110,8 +110,8 @@ class Admission:
         self._found.late.setdefault(name, set()).add(point)
         return commit_ts <= late.ended
 
-    def reject(self, place: TopicPartition, offset: int, error: DecodeError, found: Collection[TableName] = ()) -> None:
-        """Note a message that cannot be used, unless no table that it may concern is due a row of it.
+    def reject(self, place: TopicPartition, offset: int, error: DecodeError, found: Collection[TableName] = ()) -> bool:
+        """Note a message that cannot be used, unless no table that it may concern is due a row of it; True if one is.
 
         Args:
             place: Its partition.
@@ -121,11 +121,12 @@ class Admission:
         """
         if error.commit_ts > self._job.upto:
             self._pass("left", place, offset)
-            return
+            return False
         fates = {name: self._fate_of(name, error.commit_ts, place, offset) for name in error.tables or found}
         due = sorted(name for name, fate in fates.items() if not isinstance(fate, str))
         if due or not fates:
             located = error.at(*place, offset, self._job.protocol)
             self._found.bad.append(BadMessage(place, offset, located, tuple(due)))
-        else:
-            self._pass(str(fates[min(fates)]), place, offset)
+            return True
+        self._pass(str(fates[min(fates)]), place, offset)
+        return False

@@ -240,8 +240,9 @@ class _TaskState:
             self._offset, value = int(offsets[number]), values[number]
             spoilt = set(skip.get(self._offset, ()))
             if spoilt or self._offset not in skip:
-                for index, event in enumerate(self._events(keys[number], value)):
-                    self._take(event, index, value, spoilt)
+                events = self._events(keys[number], value)
+                for index in range(len(events)):
+                    self._take(events, index, value, spoilt)
 
     def _events(self, key: bytes | None, value: bytes | None) -> Sequence[Event | DecodeError]:
         """What a message holds, in order, and an error for each row that cannot be read."""
@@ -254,9 +255,11 @@ class _TaskState:
         except DecodeError as error:
             return (error,)
 
-    def _take(self, event: Event | DecodeError, index: int, value: bytes | None, spoilt: set[TableName]) -> None:
-        """Take a part of a message, unless it is of a table that an earlier part could not be used for."""
-        place, offset = self._place, self._offset
+    def _take(
+        self, events: Sequence[Event | DecodeError], index: int, value: bytes | None, spoilt: set[TableName]
+    ) -> None:
+        """Take a part of a message, unless it is a row of a table of which another one in it is bad."""
+        place, offset, event = self._place, self._offset, events[index]
         try:
             if type(event) is RowChange:
                 if event.name not in spoilt:
@@ -268,13 +271,15 @@ class _TaskState:
         except TransientError:
             raise
         except DecodeError as error:
-            if isinstance(event, RowChange):
-                error.concern(event.name, event.commit_ts)
-            elif isinstance(event, Bootstrap):
+            if isinstance(event, Bootstrap):
                 error.concern(event.version.name)
-            if not error.tables or not spoilt.issuperset(error.tables):
-                self._admission.reject(place, offset, error, owners(self._decoder, place.topic, value, error))
-            spoilt.update(error.tables)
+            row = next((other for other in events[index:] if isinstance(other, RowChange)), None)
+            if row is not None and not isinstance(event, (DecodeError, SchemaChange)):
+                error.concern(row.name, row.commit_ts)
+            if error.tables and spoilt.issuperset(error.tables):
+                return
+            if self._admission.reject(place, offset, error, owners(self._decoder, place.topic, value, error)):
+                spoilt.update(error.tables)
 
     def _take_control(self, event: Event, place: TopicPartition, offset: int, index: int) -> None:
         match event:
