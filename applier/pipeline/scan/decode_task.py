@@ -6,7 +6,7 @@ The same code runs in the driver, in worker processes and in Spark's tasks.
 from __future__ import annotations
 
 import gc
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
@@ -113,8 +113,9 @@ class DecodeTask:
             TransientError: The registry or the claim-check storage does not answer.
             WindowTooLargeError: The messages have `most_bytes`.
         """
-        task = _TaskState(self, decoder_of_thread(self.protocol, self.options))
-        with _without_collector():
+        decoder = decoder_of_thread(self.protocol, self.options)
+        task = _TaskState(self, decoder)
+        with _without_collector(), _reading_claims(decoder, task.wants):
             for place, messages in parts:
                 task.read(place, messages)
             task.rows.finish()
@@ -131,6 +132,19 @@ def _without_collector() -> Iterator[None]:
     finally:
         if was_on:
             gc.enable()
+
+
+@contextmanager
+def _reading_claims(decoder: Decoder, wants: Callable[[TableName, int], bool]) -> Iterator[None]:
+    """Let a decoder read the claim-check files of wanted rows. It outlives the task, and must not keep its rows."""
+    if not isinstance(decoder, ClaimReader):
+        yield
+        return
+    before, decoder.large.wants = decoder.large.wants, wants
+    try:
+        yield
+    finally:
+        decoder.large.wants = before
 
 
 FIRST_ROWS = 1_000
@@ -173,9 +187,11 @@ class _TaskState:
         self.rows = RowGroups(job, decoder.wire, self._versions, self._admission, self.found)
         self._is_taught = False
         self._place, self._offset = TopicPartition("", 0), 0
-        if isinstance(decoder, ClaimReader):
-            decoder.large.wants = lambda name, ts: self._admission.is_due(name, ts, self._place, self._offset)
         self._named = decoder if isinstance(decoder, NamedByDdl) else None
+
+    def wants(self, name: TableName, commit_ts: int) -> bool:
+        """Whether a row of the message that is decoded now may be due; see `LargeMessages.wants`."""
+        return self._admission.is_due(name, commit_ts, self._place, self._offset)
 
     def read(self, place: TopicPartition, messages: pa.Table) -> None:
         """Decode and reduce messages of one partition.

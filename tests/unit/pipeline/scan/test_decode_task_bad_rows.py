@@ -19,10 +19,11 @@ from applier.changefeed.table import TableName
 from applier.changefeed.types import TypeRules
 from applier.decode.avro.decoder import AvroDecoder
 from applier.decode.debezium.avro_decoder import DebeziumAvroDecoder
-from applier.decode.decoder import Decoder
+from applier.decode.decoder import ClaimReader, Decoder
 from applier.decode.large_messages import ClaimCheck
 from applier.decode.options import DecoderOptions
 from applier.decode.protocols import decoder_of_thread
+from applier.errors import IncompleteRow
 from applier.order.feed_order import ResolvedOrder
 from applier.pipeline.scan import decode_task
 from applier.pipeline.scan.decode_task import DecodeTask
@@ -236,6 +237,20 @@ def test_no_file_is_read_for_a_row_that_is_not_due(protocol: str, monkeypatch: p
     for more in ({"upto": TS - 1}, {"upto": -1}, {"include": ("*.*", "!shop.big")}, _applied(TS)):
         assert _found(protocol, message, **more).bad == []
     assert read == []
+
+
+@pytest.mark.parametrize("protocol", list(STUBS))
+def test_a_decoder_wants_no_row_outside_a_task(protocol: str) -> None:
+    """It serves later searches for watermarks, which need no row, and must not keep what a task has found alive."""
+    _found(protocol, STUBS[protocol][1])
+    decoder = decoder_of_thread(protocol, DecoderOptions(claim_check="/nowhere"))
+
+    with pytest.raises(IncompleteRow, match="nothing asks for it"):
+        decoder.decode(*STUBS[protocol][1])
+    assert isinstance(decoder, ClaimReader)
+    wants = decoder.large.wants
+    _found(protocol, STUBS[protocol][1])
+    assert decoder.large.wants is wants
 
 
 def _claimed(protocol: str, op: str, number: int, old: int | None = None, **more: Any) -> Message:
