@@ -5,7 +5,8 @@ ApplierError
   TransientError              retried with backoff, then exit 3: Kafka, registry, catalog or storage unreachable
     Unreachable               no address of Kafka resolves, or none accepts a connection
   TerminalError               exit 3: stops with the checkpoint kept
-    DecodeError               one message cannot be read: topic, partition, offset, protocol, hint
+    DecodeError               one message cannot be read: topic, partition, offset, protocol, table, hint
+      BatchRefused            some rows of a message cannot be read, the others can
       AmbiguousName           the message does not show which of several tables its row is of
       IncompleteRow           the message does not hold the row (handle-key-only, a delete without a key)
       RegistryError           the registry does not give the schema of a message
@@ -34,7 +35,8 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterable, Sequence
-from typing import Any
+from copy import copy
+from typing import Any, Self
 
 EXPORT = "tiup dumpling --params 'time_zone=+00:00' -o DIR"
 """The command that exports tables. Without the option TIMESTAMP values are in the zone of the server, which no file of
@@ -117,23 +119,49 @@ class DecodeError(TerminalError):
     """One message cannot be decoded.
 
     The decoder raises it without a position; the row pass adds topic, partition, offset and protocol by `at`.
+
+    Attributes:
+        tables: The table of the row, or each that it may be of; () where nothing proves that no other table's row is
+            lost with it.
+        commit_ts: Commit ts of that row; 0 where it is not known.
     """
+
+    def __init__(self, what: str, hint: str = "", tables: Sequence[Iterable[str]] = (), commit_ts: int = 0) -> None:
+        super().__init__(what, hint)
+        self.tables = tuple(tables)
+        self.commit_ts = commit_ts
+
+    def concern(self, table: Iterable[str] | None, commit_ts: int = 0) -> None:
+        """Note which row it is about, as far as the error does not know that yet; a name with an empty part is none."""
+        if not self.tables and table is not None and all(table):
+            self.tables = (table,)
+        self.commit_ts = self.commit_ts or commit_ts
+
+    def worded(self, what: str, hint: str) -> Self:
+        """The same error in other words."""
+        worded = copy(self)
+        worded.what, worded.hint = worded.args = what, hint
+        return worded
 
     def at(self, topic: str, partition: int, offset: int, protocol: str) -> DecodeError:
         """Return the same error with the position of its message in front."""
-        what = f"Cannot decode {protocol} message at {topic}/{partition}:{offset}: {self.what}"
-        return type(self)(what, self.hint)
+        return self.worded(f"Cannot decode {protocol} message at {topic}/{partition}:{offset}: {self.what}", self.hint)
+
+
+class BatchRefused(DecodeError):
+    """A message of several rows that cannot all be read.
+
+    Attributes:
+        events: What it holds, in order: the events that can be read, and an error for each that cannot.
+    """
+
+    def __init__(self, what: str, hint: str = "", events: Sequence[Any] = ()) -> None:
+        super().__init__(what, hint)
+        self.events = events
 
 
 class IncompleteRow(DecodeError):
-    """The message names a row but does not hold it, so nothing may be written.
-
-    `table` has database and table, where no other table's row is lost with it: tables that are left out stop nothing.
-    """
-
-    def __init__(self, what: str, hint: str = "", table: Iterable[str] | None = None) -> None:
-        super().__init__(what, hint)
-        self.table = table
+    """The message names a row but does not hold it, so nothing may be written."""
 
 
 class ClaimCheckUnset(IncompleteRow):
@@ -141,18 +169,7 @@ class ClaimCheckUnset(IncompleteRow):
 
 
 class AmbiguousName(DecodeError):
-    """A row that may be of each of several tables, each with its database; its commit ts is 0 for none."""
-
-    def __init__(self, what: str, hint: str = "", tables: Sequence[Iterable[str]] = (), commit_ts: int = 0) -> None:
-        super().__init__(what, hint)
-        self.args = (what, hint, tables, commit_ts)
-        self.tables = tuple(tables)
-        self.commit_ts = commit_ts
-
-    def at(self, topic: str, partition: int, offset: int, protocol: str) -> DecodeError:
-        """See `DecodeError`."""
-        located = super().at(topic, partition, offset, protocol)
-        return AmbiguousName(located.what, located.hint, self.tables, self.commit_ts)
+    """A row that may be of each of several tables."""
 
 
 class RegistryError(DecodeError):
@@ -164,13 +181,7 @@ class SchemaUnknown(RegistryError):
 
     def __init__(self, what: str, hint: str = "", schema_id: int = 0) -> None:
         super().__init__(what, hint)
-        self.args = (what, hint, schema_id)
         self.schema_id = schema_id
-
-    def at(self, topic: str, partition: int, offset: int, protocol: str) -> DecodeError:
-        """See `DecodeError`."""
-        located = super().at(topic, partition, offset, protocol)
-        return SchemaUnknown(located.what, located.hint, self.schema_id)
 
 
 class RegistryDenied(TransientError, RegistryError):

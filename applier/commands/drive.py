@@ -61,4 +61,4 @@ def refusal(error: DecodeError, step: Step) -> DecodeError:
     """The error of a message that ends a command, with the way past it; before any watermark, with those to one."""
     is_early = step.silent and not step.resolved
     way_out = f"No watermark came before it: if the feed carries none, {WAY_TO_WATERMARKS}" if is_early else _SET_ASIDE
-    return type(error)(error.what, f"{error.hint} {way_out}".lstrip())
+    return error.worded(error.what, f"{error.hint} {way_out}".lstrip())

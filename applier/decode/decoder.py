@@ -13,6 +13,7 @@ from applier.errors import DecodeError, SchemaUnknown
 if TYPE_CHECKING:
     from applier.decode.avro.namesakes import Shown
     from applier.decode.columnar.groups import Bulk
+    from applier.decode.large_messages import LargeMessages
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +60,13 @@ class NamedByDdl(Protocol):
         """Say which topic the next messages are of."""
 
 
+@runtime_checkable
+class ClaimReader(Protocol):
+    """A decoder of a protocol whose messages may stand for larger ones that lie in a claim-check storage."""
+
+    large: LargeMessages
+
+
 def owners(decoder: Decoder, topic: str, value: bytes | None, error: DecodeError) -> frozenset[TableName]:
     """Tables that a refused message may concern; none where nothing shows them.
 
@@ -95,7 +103,7 @@ class Decoder(Protocol):
         """Decode one message; () for one that says nothing, such as a tombstone after a delete.
 
         Raises:
-            DecodeError: The message is not of this protocol, is broken, or does not hold the row. Nothing else is
-                raised, whatever the bytes are.
+            DecodeError: The message is not of this protocol, is broken, or does not hold the row, whose table and
+                commit ts it has as soon as they were read. Nothing else is raised, whatever the bytes are.
             TransientError: A claim-check file or a registry could not be reached.
         """

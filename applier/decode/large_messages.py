@@ -9,7 +9,7 @@ from __future__ import annotations
 import base64
 import binascii
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple, TypeVar
 
 import cramjam
@@ -18,6 +18,7 @@ import lz4.frame
 import msgspec
 
 from applier.changefeed.message import MAX_MESSAGE_BYTES
+from applier.changefeed.table import TableName
 from applier.decode.options import DecoderOptions
 from applier.errors import ClaimCheckUnset, DecodeError, IncompleteRow, TransientError, reason_of
 
@@ -57,7 +58,8 @@ class RowMark(NamedTuple):
     """What a message of a row and the large message that it stands for have in common.
 
     `kind` is the protocol's name for the kind of change, `location` the file of the large message; None where the
-    message holds the row.
+    message holds the row. `row` is the image that names the row, `old` that before an UPDATE: in a message that stands
+    for another one they hold the handle key alone, written as the other one writes it.
     """
 
     database: str | None
@@ -65,6 +67,8 @@ class RowMark(NamedTuple):
     kind: str | int
     commit_ts: int | None
     location: str | None
+    row: Mapping[str, Any] | None = None
+    old: Mapping[str, Any] | None = None
 
     @property
     def title(self) -> str:
@@ -72,9 +76,19 @@ class RowMark(NamedTuple):
         return f"{self.database}.{self.table}"
 
     @property
-    def name(self) -> tuple[str, str]:
-        """The table, as `IncompleteRow` has it."""
-        return self.database or "", self.table or ""
+    def name(self) -> TableName:
+        """The table; its parts are empty where the message does not name it."""
+        return TableName(self.database or "", self.table or "")
+
+    def stands_for(self, large: RowMark) -> bool:
+        """Whether a large message holds the very row of this one."""
+        found, old = large.row or {}, large.old or {}
+        return (
+            large._replace(row=None, old=None) == self._replace(location=None, row=None, old=None)
+            and all(name in found and found[name] == value for name, value in (self.row or {}).items())
+            # An old image may lack columns that did not change.
+            and all(old.get(name, value) == value for name, value in (self.old or {}).items())
+        )
 
 
 class LargeMessages:
@@ -82,6 +96,9 @@ class LargeMessages:
 
     `is_plain` is true for bytes that begin as an uncompressed message of the protocol does. They are never
     decompressed, so that a changefeed may turn compression on half-way.
+
+    Attributes:
+        wants: Whether the row of a table and a commit ts, 0 for none, is worth a file of the claim-check storage.
     """
 
     def __init__(self, options: DecoderOptions, is_plain: Callable[[bytes], bool]) -> None:
@@ -89,6 +106,7 @@ class LargeMessages:
         self._max_bytes = options.max_bytes
         self._is_plain = is_plain
         self._storage = None if options.claim_check is None else ClaimCheck(options.claim_check, options.max_bytes)
+        self.wants: Callable[[TableName, int], bool] = lambda _name, _commit_ts: True
 
     def decompress(self, value: bytes) -> bytes:
         """Undo the compression of a message.
@@ -114,14 +132,17 @@ class LargeMessages:
 
         Raises:
             DecodeError: There is no such message in the claim-check storage, or no storage.
+            IncompleteRow: The row is not wanted.
             TransientError: The storage cannot be reached.
         """
+        if not self.wants(mark.name, mark.commit_ts or 0):
+            raise IncompleteRow(f"A row of {mark.title} lies in the claim-check storage, and nothing asks for it.")
         if self._storage is None:
             what = f"A row of {mark.title} lies in the claim-check storage, which is not configured."
             hint = "Set changefeed.claim_check to the changefeed's claim-check-storage-uri."
-            raise ClaimCheckUnset(what, hint, mark.name)
+            raise ClaimCheckUnset(what, hint)
         found, message = read(self._storage.fetch(location))
-        if found != mark._replace(location=None):
+        if found is None or not mark.stands_for(found):
             name = location.rsplit("/", 1)[-1]
             what = f"The claim-check file {name} does not hold the row of {mark.title} that names it."
             raise DecodeError(what, "Check that changefeed.claim_check is the storage of this very changefeed.")
@@ -131,7 +152,7 @@ class LargeMessages:
 def handle_key_only(mark: RowMark) -> IncompleteRow:
     """The refusal of a row that holds its handle key alone."""
     what = f"A row of {mark.title} holds key columns only, because large-message-handle-option is handle-key-only."
-    return IncompleteRow(what, _WHOLE_ROWS, mark.name)
+    return IncompleteRow(what, _WHOLE_ROWS)
 
 
 class ClaimCheck:

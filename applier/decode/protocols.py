@@ -6,7 +6,8 @@ import threading
 from collections.abc import Callable, Mapping
 from importlib import import_module
 
-from applier.decode.decoder import Decoder
+from applier.changefeed.table import TableName
+from applier.decode.decoder import ClaimReader, Decoder
 from applier.decode.options import DecoderOptions
 
 MAKERS: Mapping[str, tuple[str, str]] = {
@@ -38,10 +39,19 @@ _OF_THREAD = threading.local()
 
 
 def decoder_of_thread(protocol: str, options: DecoderOptions) -> Decoder:
-    """The decoder of this thread, at the beginning of a pass; a new one where the thread had one for another feed."""
+    """The decoder of this thread, at the beginning of a pass; a new one where the thread had one for another feed.
+
+    It reads no claim-check file until it is told which rows are wanted.
+    """
     of, decoder = getattr(_OF_THREAD, "kept", (None, None))
     if decoder is None or of != (protocol, options):
         decoder = build(protocol, options)
         _OF_THREAD.kept = (protocol, options), decoder
     decoder.restart()
+    if isinstance(decoder, ClaimReader):
+        decoder.large.wants = _wants_none
     return decoder
+
+
+def _wants_none(_name: TableName, _commit_ts: int) -> bool:
+    return False

@@ -135,7 +135,7 @@ def undated(name: TableName, op: Op) -> IncompleteRow:
     send `delete, insert@9` again: the second copy of the delete would follow the living row.
     """
     what = f"{op.one} of table {name} has no commit ts, so its place among the changes of the row is unknown."
-    return IncompleteRow(what, _HINT, (name.database, name.table))
+    return IncompleteRow(what, _HINT, [name])
 
 
 def undated_ddl() -> DecodeError:

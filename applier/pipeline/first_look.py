@@ -61,8 +61,8 @@ def _refuse_other(source: Source, window: Window, decoder: Decoder, protocol: st
         except TransientError:
             return
         except DecodeError as error:
-            # What is of a kind of its own was read so far that it is of the protocol.
-            if type(error) is not DecodeError:
+            # What is of a kind of its own, or knows its table, was read so far that it is of the protocol.
+            if error.tables or type(error) is not DecodeError:
                 return
             first = first or error.at(message["topic"], message["partition"], message["offset"], protocol)
         else:

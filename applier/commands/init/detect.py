@@ -17,6 +17,7 @@ from applier.decode.decoder import Decoder
 from applier.decode.options import DecoderOptions
 from applier.decode.protocols import build
 from applier.errors import (
+    BatchRefused,
     ClaimCheckUnset,
     DecodeError,
     IncompleteRow,
@@ -77,8 +78,9 @@ def detect(messages: Sequence[Mapping[str, Any]], readers: Mapping[str, Decoder]
                 if isinstance(error, TransientError):
                     raise
                 # Such a message was read so far that it is of the protocol.
-                count[name] += isinstance(error, (IncompleteRow, ValueRefused))
-                claims[name] += isinstance(error, ClaimCheckUnset)
+                parts = error.events if isinstance(error, BatchRefused) else (error,)
+                count[name] += any(isinstance(part, (IncompleteRow, ValueRefused)) for part in parts)
+                claims[name] += any(isinstance(part, ClaimCheckUnset) for part in parts)
                 continue
             count[name] += bool(events)
             marks[name] += any(isinstance(event, Resolved) for event in events)

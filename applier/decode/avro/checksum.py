@@ -25,7 +25,7 @@ class AvroChecksums:
 
     def __init__(self, zone: str) -> None:
         self._zone = zone
-        self._checksums = RowChecksums()
+        self._checksums = RowChecksums(is_ordered=True)
         self._numbers: dict[tuple[str, str, int], dict[str, _Number]] = {}
 
     def learn(self, version: TableVersion) -> None:

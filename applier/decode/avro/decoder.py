@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -205,8 +206,23 @@ class AvroDecoder:
     def _row(self, key: bytes | None, value: bytes) -> Sequence[Event]:
         value_id = self._reader.schema_id(value)
         key_id = self._reader.schema_id(key) if key else 0
-        layout = self._layouts.get((key_id, value_id)) or self._layout_of(key_id, value_id, value)
-        datum = self._reader.read(value_id, value)
+        layout = None
+        try:
+            layout = self._layouts.get((key_id, value_id)) or self._layout_of(key_id, value_id, value)
+            return self._events(layout, self._reader.read(value_id, value))
+        except DecodeError as error:
+            error.concern(None if layout is None else layout.version.name, self._commit_ts(value_id, value))
+            raise
+
+    def _commit_ts(self, value_id: int, value: bytes) -> int:
+        """Commit ts of a row that is refused; 0 where it shows none."""
+        with suppress(DecodeError):
+            datum = self._reader.read(value_id, value)
+            commit_ts = datum.get(COMMIT_TS) if isinstance(datum, dict) else None
+            return max(0, commit_ts) if isinstance(commit_ts, int) else 0
+        return 0
+
+    def _events(self, layout: _Layout, datum: dict[str, Any]) -> Sequence[Event]:
         extension = {name: datum.pop(name) for name in layout.record.extension}
         change = _row_change(layout, datum, extension)
         if layout.lacking and change.op is not Op.DELETE:
@@ -221,13 +237,18 @@ class AvroDecoder:
         self._checksums.verify(layout.version, commit_ts, image, text, kind=kind, is_corrupted=is_corrupted)
 
     def _delete(self, key: bytes | None, commit_ts: int) -> Sequence[Event]:
-        if not key:
-            raise IncompleteRow("A delete has no Kafka key, so it names no row.", _NO_KEY_HINT)
-        key_id = self._reader.schema_id(key)
-        layout = self._layouts.get((key_id, 0)) or self._layout_of(key_id, 0, commit_ts)
-        image, version = layout.image(self._reader.read(key_id, key)), layout.version
-        change = RowChange(version.name, version.version, commit_ts, Op.DELETE, image, None)
-        return self._announcer.events(layout.version, layout.text_decimals, change)
+        layout = None
+        try:
+            if not key:
+                raise IncompleteRow("A delete has no Kafka key, so it names no row.", _NO_KEY_HINT)
+            key_id = self._reader.schema_id(key)
+            layout = self._layouts.get((key_id, 0)) or self._layout_of(key_id, 0, commit_ts)
+            image, version = layout.image(self._reader.read(key_id, key)), layout.version
+            change = RowChange(version.name, version.version, commit_ts, Op.DELETE, image, None)
+            return self._announcer.events(layout.version, layout.text_decimals, change)
+        except DecodeError as error:
+            error.concern(None if layout is None else layout.version.name, commit_ts)
+            raise
 
     def _row_reader(self, beginning: Head, *_: bytes | None) -> Reader | None:
         """A reader of rows of schemas that were met and whose version was announced."""

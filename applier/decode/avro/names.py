@@ -131,7 +131,7 @@ class OriginalNames:
     def _column(self, table: TableName, name: str, now: Mapping[str, set[tuple[str, bool]]]) -> str | None:
         found = now.get(name) or self._columns.get((table, name)) or {(name, False)}
         if len(found) > 1:
-            raise DecodeError(_ambiguous(f"Field {name} of {table}", (column for column, _ in found)), _HINT)
+            raise DecodeError(_ambiguous(f"Field {name} of {table}", (column for column, _ in found)), _HINT, [table])
         column, is_virtual = next(iter(found))
         return None if is_virtual else column
 

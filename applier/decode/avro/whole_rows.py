@@ -72,4 +72,4 @@ def refused(name: TableName, lacking: str) -> IncompleteRow:
         f"A row of table {name} holds its key columns alone, but {lacking}: TiCDC v26.3.4 writes such rows behind a "
         "DELETE that it wrote first."
     )
-    return IncompleteRow(what, _HINT, (name.database, name.table))
+    return IncompleteRow(what, _HINT, [name])

@@ -78,7 +78,7 @@ class CanalJsonDecoder:
     def __init__(self, options: DecoderOptions) -> None:
         self._by_offset = options.by_offset
         self.wire = WireForm(binary="latin1", members="index", zone=options.timezone)
-        self._large = LargeMessages(options, begins_as_json)
+        self.large = LargeMessages(options, begins_as_json)
         self.bulk = GroupedReader(TypeHeads(TYPE_MARK), self._row_reader)
         self.restart()
 
@@ -98,29 +98,35 @@ class CanalJsonDecoder:
         op = _OPS.get(envelope.type)
         if op is None or envelope.is_ddl:
             return self._other(envelope)
-        extension = envelope.extension
-        if extension is not None and (extension.claim_check_location is not None or extension.only_handle_key):
-            envelope = self._whole(envelope, extension, op)
-        return self._rows(envelope, op, self._commit_ts(envelope))
+        commit_ts, extension = 0, envelope.extension
+        try:
+            commit_ts = self._commit_ts(envelope)
+            whole = envelope
+            if extension is not None and (extension.claim_check_location is not None or extension.only_handle_key):
+                whole = self._whole(envelope, extension, op)
+            return self._rows(whole, op, commit_ts)
+        except DecodeError as error:
+            error.concern(_mark(envelope).name, commit_ts)
+            raise
 
     def _read(self, value: bytes | None) -> CanalEnvelope:
         if not value:
             raise DecodeError("The message has no value.", PROTOCOL_HINT)
         if value[:2] != JSON_START:
-            value = self._large.decompress(value)
+            value = self.large.decompress(value)
         return read_json(_ENVELOPES, value, "Canal-JSON")
 
     def _rows(self, envelope: CanalEnvelope, op: Op, commit_ts: int) -> list[Event]:
         rows = envelope.data
         if not rows:
             what = f"The {envelope.type} of rows of {_title(envelope)} holds no row."
-            raise IncompleteRow(what, _row_hint(envelope), _mark(envelope).name)
+            raise IncompleteRow(what, _row_hint(envelope))
         names = list(rows[0])
         description = self._recognise(envelope, names)
         olds = envelope.old if op is _UPDATE else None
         if op is _UPDATE and (not olds or None in olds):
             # It may have moved a row to another key, and the row under the old one would stay.
-            raise IncompleteRow(f"The UPDATE of rows of {_title(envelope)} holds no old row.", "", _mark(envelope).name)
+            raise IncompleteRow(f"The UPDATE of rows of {_title(envelope)} holds no old row.")
         if len(rows) == 1 and (olds is None or len(olds) == 1):
             return self._change(description, op, commit_ts, rows[0], olds[0] if olds else None)
         if any(list(row) != names for row in rows):
@@ -145,7 +151,7 @@ class CanalJsonDecoder:
     def _whole(self, envelope: CanalEnvelope, extension: Extension, op: Op) -> CanalEnvelope:
         """The message that holds the rows: itself, or the large one that lies in the claim-check storage."""
         if extension.claim_check_location is not None:
-            return self._large.claimed(_mark(envelope), extension.claim_check_location, self._claimed)
+            return self.large.claimed(_mark(envelope), extension.claim_check_location, self._claimed)
         if extension.only_handle_key and op is not _DELETE:
             raise handle_key_only(_mark(envelope))
         if not envelope.pk_names and envelope.data:
@@ -155,7 +161,7 @@ class CanalJsonDecoder:
 
     def _claimed(self, claimed: ClaimedMessage) -> tuple[RowMark | None, CanalEnvelope]:
         large = self._read(claimed.value)
-        return None if large.extension is None else _mark(large), large
+        return None if large.extension is None or len(large.data or ()) != 1 else _mark(large), large
 
     def _recognise(self, envelope: CanalEnvelope, names: list[str]) -> Description:
         """The rows' description, worked out when it is first met."""
@@ -223,7 +229,7 @@ def _describe(envelope: CanalEnvelope, names: list[str]) -> Description:
     if not types.keys() >= set(key):
         hint = "The key columns must not be left out by `column-selectors`."
         what = f"The {envelope.type} of a row of {_title(envelope)} lacks key columns."
-        raise IncompleteRow(what, hint, _mark(envelope).name)
+        raise IncompleteRow(what, hint)
     columns = [Column(name, column_type(types[name]), nullable=name not in key) for name in names]
     indexes = (Index("PRIMARY", key, unique=True, primary=True),) if key else ()
     return describe(TableName(envelope.database, envelope.table), columns, indexes, ())
@@ -235,8 +241,9 @@ def _row_hint(envelope: CanalEnvelope) -> str:
 
 def _mark(envelope: CanalEnvelope) -> RowMark:
     extension = envelope.extension or Extension()
+    row, old = ((rows or (None,))[0] for rows in (envelope.data, envelope.old))
     location = extension.claim_check_location
-    return RowMark(envelope.database, envelope.table, envelope.type, extension.commit_ts, location)
+    return RowMark(envelope.database, envelope.table, envelope.type, extension.commit_ts, location, row, old)
 
 
 def _title(envelope: CanalEnvelope) -> str:

@@ -109,17 +109,22 @@ class DebeziumAvroDecoder:
         commit_ts, op = source.get("commit_ts"), datum.get("op")
         if not isinstance(commit_ts, int) or commit_ts < 0 or not isinstance(op, str):
             raise _foreign(value_id)
-        return (Resolved(commit_ts),) if op == "m" else self._row(key, value_id, datum, commit_ts, op)
-
-    def _row(
-        self, key: bytes | None, value_id: int, datum: dict[str, Any], commit_ts: int, letter: str
-    ) -> Sequence[Event]:
-        op, before, after = operation(letter), datum.get("before"), datum.get("after")
-        source = datum["source"]
+        if op == "m":
+            return (Resolved(commit_ts),)
         if not isinstance(source.get("db"), str) or not isinstance(source.get("table"), str):
             raise _foreign(value_id)
         name = TableName(source["db"], source["table"])
-        held_image(name, op, before, after)
+        try:
+            return self._row(key, value_id, datum, name, commit_ts)
+        except DecodeError as error:
+            error.concern(name, commit_ts)
+            raise
+
+    def _row(
+        self, key: bytes | None, value_id: int, datum: dict[str, Any], name: TableName, commit_ts: int
+    ) -> Sequence[Event]:
+        op, before, after = operation(datum["op"]), datum.get("before"), datum.get("after")
+        held_image(op, before, after)
         key_id = self._reader.schema_id(key) if key else 0
         layout = self._layouts.get((name, key_id, value_id)) or self._learn_layout(name, key_id, value_id)
         self._last[key_id, value_id] = layout

@@ -135,12 +135,16 @@ class DebeziumDecoder:
             return (schema_change(name, source.commit_ts, payload.ddl, database, payload.changes),)
         if payload.op == "m":
             return (Resolved(source.commit_ts),)
-        return self._row(payload, schema, self._large.decompress(key) if key else b"")
+        try:
+            return self._row(payload, schema, self._large.decompress(key) if key else b"")
+        except DecodeError as error:
+            error.concern(TableName(source.db, source.table), source.commit_ts)
+            raise
 
     def _row(self, payload: _Payload, schema: bytes, key: bytes) -> Sequence[Event]:
         name, commit_ts = TableName(payload.source.db, payload.source.table), payload.source.commit_ts
         op = operation(payload.op)
-        image = held_image(name, op, payload.before, payload.after)
+        image = held_image(op, payload.before, payload.after)
         if schema:
             layout = self._declared_layout(name, schema, self._key_columns(name, key, commit_ts, image), image)
         else:
@@ -173,7 +177,7 @@ class DebeziumDecoder:
         lost = [column for column in names if column not in held]
         if lost:
             what = f"A row of table {name} has no column {lost[0]}, which its configured key names."
-            raise IncompleteRow(what, f"Name the columns of its primary key under [tables.keys]: {name}.", name)
+            raise IncompleteRow(what, f"Name the columns of its primary key under [tables.keys]: {name}.")
         return names
 
     def _declared_layout(self, name: TableName, schema: bytes, key: tuple[str, ...], image: Image) -> Layout:
@@ -193,7 +197,7 @@ class DebeziumDecoder:
         with suppress(DecodeError):
             (payload, schema), names = _split(value or b""), _key_names(key or b"")
             name = TableName(payload.source.db, payload.source.table)
-            image = held_image(name, operation(payload.op), payload.before, payload.after)
+            image = held_image(operation(payload.op), payload.before, payload.after)
             layout = self._declared_layout(name, schema, names, image)
             if self._announcer.knows(layout.version):
                 return rows_reader(head, layout, self._declared.get(schema) or _fields(schema), names)
@@ -268,4 +272,4 @@ def _keyless(name: TableName) -> IncompleteRow:
         f'Set "{name}" = ["COLUMN"] under [tables.keys], with [] for a table without any key; or name a folder '
         "with its CREATE TABLE as upstream.schemas; or upgrade TiCDC."
     )
-    return IncompleteRow(what, way_out, name)
+    return IncompleteRow(what, way_out)

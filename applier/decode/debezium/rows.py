@@ -84,7 +84,7 @@ def operation(letter: str | None) -> Op:
     return op
 
 
-def held_image(name: TableName, op: Op, before: dict[str, Any] | None, after: dict[str, Any] | None) -> dict[str, Any]:
+def held_image(op: Op, before: dict[str, Any] | None, after: dict[str, Any] | None) -> dict[str, Any]:
     """The image that names the row: the new one, of a delete the old one.
 
     Raises:
@@ -93,7 +93,7 @@ def held_image(name: TableName, op: Op, before: dict[str, Any] | None, after: di
     image = before if op is Op.DELETE else after
     if not image:
         kind = "old" if op is Op.DELETE else "new"
-        raise IncompleteRow(f"Its {kind} image is missing, so it names no row.", "", name)
+        raise IncompleteRow(f"Its {kind} image is missing, so it names no row.")
     return image
 
 

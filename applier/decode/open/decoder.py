@@ -14,7 +14,7 @@ import struct
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import msgspec
 
@@ -29,7 +29,7 @@ from applier.decode.open.cells import UNREADABLE, Cell, Reader, keys, reader, to
 from applier.decode.open.columns import Head, OpenBulk, rows_reader
 from applier.decode.options import DecoderOptions
 from applier.decode.row_schemas import Announcer, Description, describe
-from applier.errors import DecodeError, IncompleteRow
+from applier.errors import BatchRefused, DecodeError, IncompleteRow
 
 _WHAT = "of the Open protocol"
 _VERSION = struct.pack(">Q", 1)
@@ -88,7 +88,7 @@ class OpenDecoder:
     def __init__(self, options: DecoderOptions) -> None:
         # TiCDC of the new architecture escapes by the column's own type, and may write flags of an older column.
         self.wire = WireForm(binary="escaped", members="index", zone=options.timezone)
-        self._large = LargeMessages(options, begins_as_json)
+        self.large = LargeMessages(options, begins_as_json)
         self.bulk = OpenBulk(_split, self._row_reader)
         self.restart()
 
@@ -103,22 +103,31 @@ class OpenDecoder:
 
     def decode(self, key: bytes | None, value: bytes | None) -> Sequence[Event]:
         """Decode one message: its events in their order."""
-        events: list[Event] = []
         pairs = _split(key, value)
+        if len(pairs) == 1:
+            return list(self._event(read_json(_KEYS, pairs[0][0], _WHAT), pairs[0][1]))
+        events: list[Event | DecodeError] = []
         for event_key, body in pairs:
             try:
                 events += self._event(read_json(_KEYS, event_key, _WHAT), body)
-            except IncompleteRow as error:
-                if len(pairs) > 1:
-                    error.table = None  # The message holds other rows, which must not be passed over with it.
-                raise
-        return events
+            except DecodeError as error:
+                events.append(error)
+        first = next((event for event in events if isinstance(event, DecodeError)), None)
+        if first is not None and not first.tables:
+            raise first
+        if first is not None:
+            raise BatchRefused(first.what, first.hint, events) from first
+        return cast("list[Event]", events)
 
     def _event(self, key: EventKey, body: bytes) -> Sequence[Event]:
         if key.t == _ROW:
-            return self._row(key, body)
+            try:
+                return self._row(key, body)
+            except DecodeError as error:
+                error.concern(TableName(key.scm, key.tbl), key.ts)
+                raise
         if key.t == _DDL:
-            statement = read_json(_STATEMENTS, self._large.decompress(body), _WHAT)
+            statement = read_json(_STATEMENTS, self.large.decompress(body), _WHAT)
             if not statement.q:
                 raise DecodeError("The DDL event holds no statement.", PROTOCOL_HINT)
             return (SchemaChange(key.ts, statement.q, key.scm),)
@@ -129,15 +138,25 @@ class OpenDecoder:
     def _row(self, key: EventKey, body: bytes) -> Sequence[Event]:
         if key.ccl is not None:
             # Before `ohk`: the value of such an event also holds the key columns only.
-            key, body = self._large.claimed(_mark(key), key.ccl, _claimed)
-        row = read_json(_ROWS, _with_signed_zeros(self._large.decompress(body)), _WHAT)
+            key, row = self.large.claimed(_mark(key, self._read(body)), key.ccl, self._claimed)
+        else:
+            row = self._read(body)
         cells = row.d if row.u is None else row.u
         if not cells or (row.u is not None and row.d is not None):
             what = f"An event of a row of {key.scm}.{key.tbl} holds no row."
-            raise IncompleteRow(what, PROTOCOL_HINT, (key.scm, key.tbl))
+            raise IncompleteRow(what, PROTOCOL_HINT)
         if key.ohk and row.u is not None:
-            raise handle_key_only(_mark(key))
+            raise handle_key_only(_mark(key, row))
         return self._change(key, row, cells)
+
+    def _read(self, body: bytes) -> Row:
+        return read_json(_ROWS, _with_signed_zeros(self.large.decompress(body)), _WHAT)
+
+    def _claimed(self, claimed: ClaimedMessage) -> tuple[RowMark | None, tuple[EventKey, Row]]:
+        """The large event, which lies in the claim-check storage as a message of its own."""
+        events = _split(claimed.key, claimed.value)
+        key, row = read_json(_KEYS, events[0][0], _WHAT), self._read(events[0][1])
+        return _mark(key, row) if len(events) == 1 else None, (key, row)
 
     def _change(self, key: EventKey, row: Row, cells: dict[str, Cell]) -> Sequence[Event]:
         seen = self._recognise(key, cells)
@@ -244,18 +263,15 @@ def _before(previous: Mapping[str, Any], after: dict[str, Any], seen: _Seen, key
     if len(named) < len(previous):
         if not seen.has_key:
             what = f"An UPDATE of {key.scm}.{key.tbl} lost the old value of a column that became NULL."
-            raise IncompleteRow(what, _ALL_OLD_VALUES, (key.scm, key.tbl))
+            raise IncompleteRow(what, _ALL_OLD_VALUES)
         known = {name: value for name, value in after.items() if value is not None}
     before = _image(named, seen, key)
     return before if len(before) == len(after) else {**known, **before}
 
 
-def _claimed(claimed: ClaimedMessage) -> tuple[RowMark | None, tuple[EventKey, bytes]]:
-    """The large event, which lies in the claim-check storage as a message of its own."""
-    events = _split(claimed.key, claimed.value)
-    key = read_json(_KEYS, events[0][0], _WHAT)
-    return _mark(key) if len(events) == 1 else None, (key, events[0][1])
-
-
-def _mark(key: EventKey) -> RowMark:
-    return RowMark(key.scm, key.tbl, key.t, key.ts, key.ccl)
+def _mark(key: EventKey, row: Row) -> RowMark:
+    image = row.d if row.u is None else row.u
+    values, old = (
+        {name: cell.v for name, cell in (cells or {}).items() if isinstance(cell, Cell)} for cells in (image, row.p)
+    )
+    return RowMark(key.scm, key.tbl, f"{key.t} {'d' if row.u is None else 'u'}", key.ts, key.ccl, values, old)

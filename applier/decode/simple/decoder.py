@@ -35,7 +35,7 @@ class SimpleDecoder:
 
     def __init__(self, options: DecoderOptions) -> None:
         self.wire = WireForm(binary="base64", members="index", zone=options.timezone)
-        self._large = LargeMessages(options, _is_plain)
+        self.large = LargeMessages(options, _is_plain)
         self._checksums = RowChecksums()
         self._names: Bounded[tuple[str, str], TableName] = Bounded()
         self._versions: dict[tuple[TableName, int], TableVersion] = {}
@@ -59,13 +59,19 @@ class SimpleDecoder:
             raise DecodeError("The message has no value.", PROTOCOL_HINT)
         envelope = self._read(value)
         op = _OPS.get(envelope.type)
-        if not envelope.commit_ts and envelope.type != "BOOTSTRAP":
-            raise DecodeError(f"The {envelope.type} message has no commit ts.", PROTOCOL_HINT)
-        return (self._row(envelope, op),) if op is not None else self._other(envelope)
+        if op is None:
+            _refuse_undated(envelope)
+            return self._other(envelope)
+        try:
+            _refuse_undated(envelope)
+            return (self._row(envelope, op),)
+        except DecodeError as error:
+            error.concern(TableName(envelope.database, envelope.table), envelope.commit_ts)
+            raise
 
     def _read(self, value: bytes) -> SimpleEnvelope:
         if value[:2] != JSON_START:
-            value = self._large.decompress(value)
+            value = self.large.decompress(value)
         envelope = read_json(json_form.ENVELOPES, value, _WHAT) if value[:2] == JSON_START else avro_form.read(value)
         if envelope.version != 1:
             hint = "This applier reads version 1; upgrade it."
@@ -75,7 +81,7 @@ class SimpleDecoder:
     def _row(self, envelope: SimpleEnvelope, op: Op) -> RowChange:
         if envelope.claim_check_location is not None:
             # Before handle_key_only: such a message also holds the key columns, and is marked as if there were no more.
-            envelope = self._large.claimed(_mark(envelope), envelope.claim_check_location, self._claimed)
+            envelope = self.large.claimed(_mark(envelope), envelope.claim_check_location, self._claimed)
         before = None if op is Op.INSERT else envelope.old
         after = None if op is Op.DELETE else envelope.data
         if envelope.handle_key_only and op is not Op.DELETE:
@@ -158,11 +164,16 @@ def _is_plain(value: bytes) -> bool:
     return begins_as_json(value) or value[:3] in avro_form.KINDS
 
 
+def _refuse_undated(envelope: SimpleEnvelope) -> None:
+    if not envelope.commit_ts and envelope.type != "BOOTSTRAP":
+        raise DecodeError(f"The {envelope.type} message has no commit ts.", PROTOCOL_HINT)
+
+
 def _mark(envelope: SimpleEnvelope) -> RowMark:
     location = envelope.claim_check_location
-    return RowMark(envelope.database, envelope.table, envelope.type, envelope.commit_ts, location)
+    row, old = (envelope.old, None) if envelope.type == "DELETE" else (envelope.data, envelope.old)
+    return RowMark(envelope.database, envelope.table, envelope.type, envelope.commit_ts, location, row, old)
 
 
 def _incomplete(envelope: SimpleEnvelope, lacking: str) -> IncompleteRow:
-    mark = _mark(envelope)
-    return IncompleteRow(f"The {envelope.type} of a row of {mark.title} holds no {lacking}.", "", mark.name)
+    return IncompleteRow(f"The {envelope.type} of a row of {_mark(envelope).title} holds no {lacking}.")

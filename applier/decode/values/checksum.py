@@ -1,19 +1,22 @@
 """Compares the images of a row with the checksums that came with it.
 
 The checksum is CRC-32 over the columns that are not NULL, in order of TiDB's column ids (TiDB
-`pkg/util/rowcodec/common.go`). The feed does not show the ids. They follow the order of the columns unless one was
-placed by FIRST or AFTER, so a mismatch alone proves nothing. It is taken for damage only after another row of the
-same table version, with the same columns not NULL, has matched, and that row could not have matched in another order,
-its columns being all different.
+`pkg/util/rowcodec/common.go`). The Simple protocol does not show the ids. They follow the order of the columns unless
+one was placed by FIRST or AFTER, or got a new id by MODIFY. So a row is whole if it matches in the order of the columns
+or in one that a few such DDL can have left, and damaged otherwise: each row proves itself, whatever was read before it.
+An order that a row has proven spares the rows like it the search; among so few orders out of 2^32 numbers, hardly one
+matches by chance.
 """
 
 from __future__ import annotations
 
 import binascii
 import struct
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from datetime import UTC, datetime
 from functools import lru_cache
+from itertools import combinations, islice, permutations
 from struct import Struct
 from typing import Any
 from zlib import crc32
@@ -24,7 +27,7 @@ import msgspec
 from applier.changefeed.event import Image, RowChange
 from applier.changefeed.table import TableName, TableVersion
 from applier.changefeed.types import BINARIES, INTEGERS
-from applier.decode.bounded_cache import MAX_KEPT
+from applier.decode.bounded_cache import Bounded
 from applier.decode.simple.json_form import Checksum
 from applier.decode.values.dates import ZonedText
 from applier.errors import DecodeError
@@ -36,16 +39,30 @@ _F32 = Struct("<f")
 _MASK = (1 << 64) - 1
 _MAX_KNOWN = 100_000
 
+_MOST_ORDERS = 100_000
+"""Orders in which one row is tried: all of eight columns, and of fifty those in which DDL have moved three."""
+_MOST_BYTES = 1 << 28
+"""Bytes of which checksums are made for it, a tenth of a second's work."""
+_MOST_SEARCHES = 8
+"""Searches in vain for a version in a pass, after which rows are tried in the order of the columns or a proven one."""
+
 Encode = Callable[[Any], bytes]
+_Order = tuple[int, ...]
 _Layout = tuple[TableName, int, tuple[str, ...]]
 
 
 class RowChecksums:
-    """Verifies the rows of one changefeed. What it cannot verify passes: see the module."""
+    """Verifies the rows of one changefeed. A row that does not hold all columns of its version passes.
 
-    def __init__(self) -> None:
+    Args:
+        is_ordered: The columns of the versions are in order of their ids.
+    """
+
+    def __init__(self, *, is_ordered: bool = False) -> None:
+        self._is_ordered = is_ordered
         self._encoders: dict[tuple[TableName, int], list[tuple[str, Encode]]] = {}
-        self._proven: set[_Layout] = set()
+        self._orders: Bounded[_Layout, _Order] = Bounded()
+        self._vain: Counter[tuple[TableName, int]] = Counter()
 
     def learn(self, version: TableVersion) -> None:
         """Make the columns of a table version known."""
@@ -79,14 +96,49 @@ class RowChecksums:
             pieces = [encode(image[name]) for name, encode in encoders if image[name] is not None]
         except (ValueError, TypeError, AttributeError, OverflowError, struct.error):
             return True  # Values that are no values are found when they are written.
+        declared = tuple(range(len(pieces)))
+        if self._is_ordered:
+            return _crc(pieces, declared) == expected
         layout = (change.name, change.version, names)
-        if crc32(b"".join(pieces)) != expected:
-            return layout not in self._proven
-        if layout not in self._proven and len(set(pieces)) == len(pieces):
-            if len(self._proven) >= MAX_KEPT:
-                self._proven.clear()
-            self._proven.add(layout)
-        return True
+        if (proven := self._orders.get(layout)) is not None:
+            return _crc(pieces, proven) == expected
+        order = next((order for order in self._tried(layout, pieces) if _crc(pieces, order) == expected), None)
+        if order is None:
+            self._vain[layout[:2]] += 1
+        elif _shows_order(pieces):
+            self._orders[layout] = order
+        return order is not None
+
+    def _tried(self, layout: _Layout, pieces: Sequence[bytes]) -> Iterable[_Order]:
+        """Orders that a row is tried in, likely ones first."""
+        if self._vain[layout[:2]] >= _MOST_SEARCHES:
+            return (tuple(range(len(pieces))),)
+        most = _MOST_BYTES // (sum(map(len, pieces)) + 1)
+        return islice(_orders(len(pieces)), max(1, min(_MOST_ORDERS, most)))
+
+
+def _shows_order(pieces: Sequence[bytes]) -> bool:
+    """Whether no two columns could change places unseen, as equal ones could, or a number 0 and an empty text."""
+    return len(set(pieces)) == len(pieces) and all(one + two != two + one for one, two in combinations(pieces, 2))
+
+
+def _crc(pieces: Sequence[bytes], order: _Order) -> int:
+    return crc32(b"".join([pieces[number] for number in order]))
+
+
+def _orders(count: int) -> Iterator[_Order]:
+    """Orders of so many columns by id: as they stand, with one moved to any place, with more and more moved to the end.
+
+    A column that DDL place or make anew has a higher id than all before it.
+    """
+    every = tuple(range(count))
+    yield every
+    for moved in every:
+        left = (*every[:moved], *every[moved + 1 :])
+        yield from ((*left[:place], moved, *left[place:]) for place in every if place != moved)
+    for length in range(2, count):
+        for last in permutations(every, length):
+            yield (*(number for number in every if number not in last), *last)
 
 
 def _damaged(change: RowChange, what: str) -> DecodeError:

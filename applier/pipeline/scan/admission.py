@@ -12,7 +12,7 @@ from applier.changefeed.filter import TableFilter
 from applier.changefeed.message import TopicPartition
 from applier.changefeed.row_block import ColumnBlock, Ints
 from applier.changefeed.table import TableName
-from applier.errors import AmbiguousName, DecodeError, IncompleteRow
+from applier.errors import DecodeError
 from applier.order.barrier import segment
 from applier.order.feed_order import undated
 from applier.order.reduce_columns import segments
@@ -45,21 +45,37 @@ class Admission:
         Raises:
             IncompleteRow: It has no commit ts, which orders the changes of this feed.
         """
+        fate = self._fate(row, place, offset)
+        if isinstance(fate, str):
+            self._pass(fate, place, offset)
+            return None
+        return segment(self._job.cuts, row.name, fate) if self._job.cuts else 0
+
+    def is_due(self, name: TableName, commit_ts: int, place: TopicPartition, offset: int) -> bool:
+        """Whether a row is to be applied of which a message shows no more; the commit ts is 0 where it shows none."""
+        return not isinstance(self._fate_of(name, commit_ts, place, offset), str)
+
+    def _fate(self, row: RowChange, place: TopicPartition, offset: int) -> int | str:
+        """The commit ts that places a due row among the DDL of its table; else which of `COUNTS` it adds to."""
         job, name = self._job, row.name
         if row.commit_ts > job.upto:
-            self._found.counts["left"] += 1
-            self._found.hold(place, offset)
-            return None
+            return "left"
         if not self.admits(name):
-            self._found.counts["excluded"] += 1
-            return None
+            return "excluded"
         placed = self._placed(row, place, offset)
-        if placed is None:
-            self._found.counts["replayed"] += 1
-            return None
-        if job.late and self._is_ended(name, row.commit_ts):
-            return None
-        return segment(job.cuts, name, placed) if job.cuts else 0
+        if placed is None or (job.late and self._is_ended(name, row.commit_ts)):
+            return "replayed"
+        return placed
+
+    def _fate_of(self, name: TableName, commit_ts: int, place: TopicPartition, offset: int) -> int | str:
+        if not commit_ts:
+            return 0 if self.admits(name) else "excluded"
+        return self._fate(RowChange(name, 0, commit_ts, Op.UPSERT, None, None), place, offset)
+
+    def _pass(self, fate: str, place: TopicPartition, offset: int) -> None:
+        self._found.counts[fate] += 1
+        if fate == "left":
+            self._found.hold(place, offset)
 
     def block(self, block: ColumnBlock, place: TopicPartition, where: Ints) -> Iterator[tuple[int, ColumnBlock]]:
         """The rows of a block that are due, by segment; `where` has their offsets."""
@@ -80,6 +96,7 @@ class Admission:
         if name in job.late:
             for number in np.flatnonzero(~out & ~again & (stamps <= job.late[name].points[-1])).tolist():
                 out[number] = self._is_ended(name, int(stamps[number]))
+                self._found.counts["replayed"] += int(out[number])
         due = np.flatnonzero(~out & ~again)
         for number, rows in segments(placed[due], job.cuts.get(name, ())) if len(due) else ():
             yield number, block if len(rows) == len(stamps) else block.part(due[rows])
@@ -91,37 +108,25 @@ class Admission:
         if late is None or point is None:
             return False
         self._found.late.setdefault(name, set()).add(point)
-        if is_ended := commit_ts <= late.ended:
-            self._found.counts["replayed"] += 1
-        return is_ended
+        return commit_ts <= late.ended
 
-    def reject_any(self, place: TopicPartition, offset: int, error: AmbiguousName) -> None:
-        """Note a row that may be of each of several tables, unless all are left out, or it is not due."""
-        if error.commit_ts > self._job.upto:
-            self._found.counts["left"] += 1
-            self._found.hold(place, offset)
-            return
-        names = [TableName(*table) for table in error.tables]
-        meant = [name for name in names if self.admits(name)]
-        rows = [RowChange(name, 0, error.commit_ts, Op.UPSERT, None, None) for name in meant if error.commit_ts]
-        if rows and all(self._placed(row, place, offset) is None for row in rows):
-            self._found.counts["replayed"] += 1  # Of whichever it is, it has the row.
-            return
-        self.reject(place, offset, error, meant or names)
-
-    def reject(self, place: TopicPartition, offset: int, error: DecodeError, found: Collection[TableName] = ()) -> None:
-        """Note a message that cannot be used, unless all tables that it concerns are left out.
+    def reject(self, place: TopicPartition, offset: int, error: DecodeError, found: Collection[TableName] = ()) -> bool:
+        """Note a message that cannot be used, unless no table that it may concern is due a row of it; True if one is.
 
         Args:
             place: Its partition.
             offset: Its offset.
             error: Why.
-            found: Tables that it may concern; empty if they are not known.
+            found: Tables that it may concern, where the error has none; empty if they are not known.
         """
-        table = error.table if isinstance(error, IncompleteRow) else None
-        names = found if table is None else [TableName(*table)]
-        if names and not any(map(self.admits, names)):
-            self._found.counts["excluded"] += 1
-            return
-        located = error.at(*place, offset, self._job.protocol)
-        self._found.bad.append(BadMessage(place, offset, located, tuple(sorted(names))))
+        if error.commit_ts > self._job.upto:
+            self._pass("left", place, offset)
+            return False
+        fates = {name: self._fate_of(name, error.commit_ts, place, offset) for name in error.tables or found}
+        due = sorted(name for name, fate in fates.items() if not isinstance(fate, str))
+        if due or not fates:
+            located = error.at(*place, offset, self._job.protocol)
+            self._found.bad.append(BadMessage(place, offset, located, tuple(due)))
+            return True
+        self._pass(str(fates[min(fates)]), place, offset)
+        return False

@@ -6,11 +6,11 @@ The same code runs in the driver, in worker processes and in Spark's tasks.
 from __future__ import annotations
 
 import gc
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
-from typing import cast
+from typing import TypeAlias, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -26,11 +26,11 @@ from applier.consume.tasks.plan import TASK_MESSAGES
 from applier.consume.window_size import NO_LIMIT, WindowTooLargeError
 from applier.ddl.late_rows import Lates
 from applier.decode.avro.namesakes import Shown
-from applier.decode.decoder import Decoder, NamedByDdl, owners
+from applier.decode.decoder import ClaimReader, Decoder, NamedByDdl, owners
 from applier.decode.large_messages import LIMIT_HINT
 from applier.decode.options import DecoderOptions
 from applier.decode.protocols import decoder_of_thread
-from applier.errors import AmbiguousName, DecodeError, TransientError
+from applier.errors import BatchRefused, DecodeError, TransientError
 from applier.order.barrier import Barrier
 from applier.order.feed_order import FeedOrder, ResolvedOrder, undated_ddl
 from applier.order.pieces import PIECE_ROWS
@@ -45,6 +45,10 @@ _MEMORY_HINT = (
 )
 
 _STAND_IN = pa.scalar(UNREADABLE, pa.binary())
+
+
+Skip: TypeAlias = Mapping[int, frozenset[TableName]]
+"""Messages of a partition by offset; see `DecodeTask.skip`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +68,8 @@ class DecodeTask:
             than its rows.
         changed: As `Known.changed`.
         shown: What DDL and watermarks show beside, where the protocol does not hold the names of tables.
-        skip: Offsets of messages that were set aside as dead letters.
+        skip: Offsets of messages that were set aside as dead letters, and the tables whose rows in them are; none for
+            the whole message.
         late: In offset order what shows rows that come behind a DDL of an earlier step.
         try_all: Try the values of every row, not only those of the last of its key: what was set aside may bring
             one to light that cannot be used either, and so on.
@@ -87,7 +92,7 @@ class DecodeTask:
     typed: Mapping[TableName, Sequence[TableVersion | None]] = field(default_factory=dict)
     changed: Mapping[TableName, int] = field(default_factory=dict)
     shown: Shown | None = None
-    skip: Mapping[TopicPartition, frozenset[int]] = field(default_factory=dict)
+    skip: Mapping[TopicPartition, Skip] = field(default_factory=dict)
     late: Lates = field(default_factory=dict)
     try_all: bool = False
     most_bytes: int = NO_LIMIT
@@ -108,8 +113,9 @@ class DecodeTask:
             TransientError: The registry or the claim-check storage does not answer.
             WindowTooLargeError: The messages have `most_bytes`.
         """
-        task = _TaskState(self, decoder_of_thread(self.protocol, self.options))
-        with _without_collector():
+        decoder = decoder_of_thread(self.protocol, self.options)
+        task = _TaskState(self, decoder)
+        with _without_collector(), _reading_claims(decoder, task.wants):
             for place, messages in parts:
                 task.read(place, messages)
             task.rows.finish()
@@ -126,6 +132,19 @@ def _without_collector() -> Iterator[None]:
     finally:
         if was_on:
             gc.enable()
+
+
+@contextmanager
+def _reading_claims(decoder: Decoder, wants: Callable[[TableName, int], bool]) -> Iterator[None]:
+    """Let a decoder read the claim-check files of wanted rows. It outlives the task, and must not keep its rows."""
+    if not isinstance(decoder, ClaimReader):
+        yield
+        return
+    before, decoder.large.wants = decoder.large.wants, wants
+    try:
+        yield
+    finally:
+        decoder.large.wants = before
 
 
 FIRST_ROWS = 1_000
@@ -167,7 +186,12 @@ class _TaskState:
         self._versions = TaskVersions(decoder, job.versions, job.typed, job.cuts, job.changed, job.shown)
         self.rows = RowGroups(job, decoder.wire, self._versions, self._admission, self.found)
         self._is_taught = False
+        self._place, self._offset = TopicPartition("", 0), 0
         self._named = decoder if isinstance(decoder, NamedByDdl) else None
+
+    def wants(self, name: TableName, commit_ts: int) -> bool:
+        """Whether a row of the message that is decoded now may be due; see `LargeMessages.wants`."""
+        return self._admission.is_due(name, commit_ts, self._place, self._offset)
 
     def read(self, place: TopicPartition, messages: pa.Table) -> None:
         """Decode and reduce messages of one partition.
@@ -192,7 +216,7 @@ class _TaskState:
         self.found.receive(place, messages.num_rows)
         if self._named is not None:
             self._named.at(place.topic)
-        skip = self._job.skip.get(place, frozenset())
+        skip = self._job.skip.get(place, {})
         messages = self._fitting(place, messages, skip)
         offsets = np.asarray(messages.column("offset"))
         keys, values = (cast("list[bytes | None]", messages.column(name).to_pylist()) for name in ("key", "value"))
@@ -205,7 +229,7 @@ class _TaskState:
         for block in blocks:
             self.rows.take_block(block, place, offsets)
 
-    def _fitting(self, place: TopicPartition, messages: pa.Table, skip: frozenset[int]) -> pa.Table:
+    def _fitting(self, place: TopicPartition, messages: pa.Table, skip: Collection[int]) -> pa.Table:
         """The messages that are not too large; the others are bad ones, which no decoder sees."""
         large = _too_large(messages, self._job.options.max_bytes)
         if not large:
@@ -224,27 +248,54 @@ class _TaskState:
         offsets: Ints,
         keys: Sequence[bytes | None],
         values: Sequence[bytes | None],
-        skip: frozenset[int],
+        skip: Skip,
     ) -> None:
         """Decode chosen messages, each on its own."""
-        for number in (number for number in chosen if int(offsets[number]) not in skip):
-            offset, value = int(offsets[number]), values[number]
-            events: Sequence[Event] = ()
-            try:
-                events = self._decoder.decode(keys[number], value)
-                for index, event in enumerate(events):
-                    if type(event) is RowChange:
-                        self.rows.take_row(event, place, offset, index)
-                    else:
-                        self._take_control(event, place, offset, index)
-            except TransientError:
-                raise  # Also where it is a DecodeError: no message is bad because the registry refuses a log-in.
-            except AmbiguousName as error:
-                self._admission.reject_any(place, offset, error)
-            except DecodeError as error:
-                shown = {event.name for event in events if isinstance(event, RowChange)}
-                found = shown or owners(self._decoder, place.topic, value, error)
-                self._admission.reject(place, offset, error, found)
+        self._place = place
+        for number in chosen:
+            self._offset, value = int(offsets[number]), values[number]
+            spoilt = set(skip.get(self._offset, ()))
+            if spoilt or self._offset not in skip:
+                events = self._events(keys[number], value)
+                for index in range(len(events)):
+                    self._take(events, index, value, spoilt)
+
+    def _events(self, key: bytes | None, value: bytes | None) -> Sequence[Event | DecodeError]:
+        """What a message holds, in order, and an error for each row that cannot be read."""
+        try:
+            return self._decoder.decode(key, value)
+        except TransientError:
+            raise  # Also where it is a DecodeError: no message is bad because the registry refuses a log-in.
+        except BatchRefused as error:
+            return error.events
+        except DecodeError as error:
+            return (error,)
+
+    def _take(
+        self, events: Sequence[Event | DecodeError], index: int, value: bytes | None, spoilt: set[TableName]
+    ) -> None:
+        """Take a part of a message, unless it is a row of a table of which another one in it is bad."""
+        place, offset, event = self._place, self._offset, events[index]
+        try:
+            if type(event) is RowChange:
+                if event.name not in spoilt:
+                    self.rows.take_row(event, place, offset, index)
+            elif isinstance(event, DecodeError):
+                raise event
+            else:
+                self._take_control(event, place, offset, index)
+        except TransientError:
+            raise
+        except DecodeError as error:
+            if isinstance(event, Bootstrap):
+                error.concern(event.version.name)
+            row = next((other for other in events[index:] if isinstance(other, RowChange)), None)
+            if row is not None and not isinstance(event, (DecodeError, SchemaChange)):
+                error.concern(row.name, row.commit_ts)
+            if error.tables and spoilt.issuperset(error.tables):
+                return
+            if self._admission.reject(place, offset, error, owners(self._decoder, place.topic, value, error)):
+                spoilt.update(error.tables)
 
     def _take_control(self, event: Event, place: TopicPartition, offset: int, index: int) -> None:
         match event:

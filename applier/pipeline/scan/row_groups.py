@@ -130,7 +130,7 @@ class RowGroups:
         except ValueRefused:
             # All of them at once: a pass that names one would have to be repeated for each.
             for partition, offset, error in typing.refused(meta, values):
-                self._admission.reject(TopicPartition(topic, partition), offset, error, [name])
+                self._admission.reject(TopicPartition(topic, partition), offset, error)
             return
         self._found.counts["zero_dates"] += zero_dates
         self._found.parts.setdefault((name, number), []).append(Part(typing.version, table, topic))

@@ -61,6 +61,7 @@ class Typing:
                 for row, error in self._refused(values[column.name], column, 0):
                     found.setdefault(row, error)
         for row in sorted(found):
+            found[row].concern(self.version.name, meta["\0ts"][row].as_py())
             yield meta["\0partition"][row].as_py(), meta["\0offset"][row].as_py(), found[row]
 
     def _refused(self, values: _Column, column: Column, first: int) -> Iterator[tuple[int, ValueRefused]]:

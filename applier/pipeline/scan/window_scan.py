@@ -68,12 +68,16 @@ class WindowScan:
         self.planned = frozenset(self.window.ranges)
 
     @property
-    def skip(self) -> dict[TopicPartition, frozenset[int]]:
-        """Offsets of the messages set aside, by partition."""
-        return {
-            place: frozenset(item.offset for item in self.bad if item.partition == place)
-            for place in {item.partition for item in self.bad}
-        }
+    def skip(self) -> dict[TopicPartition, dict[int, frozenset[TableName]]]:
+        """The messages set aside, by partition; see `DecodeTask.skip`."""
+        found: dict[TopicPartition, dict[int, frozenset[TableName]]] = {}
+        for item in self.bad:
+            skip = found.setdefault(item.partition, {})
+            # The message itself must name the table of each row that is bad in it.
+            tables = frozenset(item.error.tables if len(item.error.tables) == 1 else ())
+            before = skip.get(item.offset, tables)
+            skip[item.offset] = before | tables if before and tables else frozenset()
+        return found
 
     def task(self, known: Known) -> DecodeTask:
         """The next row pass over the window."""

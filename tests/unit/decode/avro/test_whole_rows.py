@@ -60,7 +60,7 @@ def test_a_row_of_key_columns_alone_is_refused_where_the_ddl_declares_more(lette
         "writes such rows behind a DELETE that it wrote first."
     )
     assert "resume it with --overwrite-checkpoint-ts" in refusal.value.hint
-    assert refusal.value.table == ("shop", "t")
+    assert refusal.value.tables == (TableName("shop", "t"),)
 
 
 @pytest.mark.parametrize("values", [("whole", "alone"), ("alone", "whole")])

@@ -148,7 +148,7 @@ def test_a_row_without_a_kafka_key_is_refused(key: bytes | None, fields: tuple[d
         decoder.decode(key, value(UPDATE, *fields))
 
     assert 'Set "shop.t" = ["COLUMN"] under [tables.keys]' in refusal.value.hint
-    assert refusal.value.table == NAME
+    assert refusal.value.tables[0] == NAME
 
 
 @pytest.mark.parametrize("columns", [("id",), ()])

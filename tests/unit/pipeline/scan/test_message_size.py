@@ -35,7 +35,7 @@ def found(values: list[bytes], skip: frozenset[int] = frozenset(), protocol: str
         ("*.*",),
         (),
         upto=(1 << 63) - 1,
-        skip={PLACE: skip} if skip else {},
+        skip={PLACE: dict.fromkeys(skip, frozenset())} if skip else {},
     )
     rows = [{"topic": "shop", "partition": 3, "offset": 40 + at, "value": value} for at, value in enumerate(values)]
     return job(by_place(pa.Table.from_pylist(rows, MESSAGE_SCHEMA)))

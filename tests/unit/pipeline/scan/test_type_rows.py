@@ -17,8 +17,11 @@ TYPING = Typing(version(("id", "int"), ("a", "int"), ("b", "date")), WireForm("b
 
 
 def _meta(rows: int) -> pa.Table:
-    """Rows at the offsets 100, 101, … of partition 3."""
-    return pa.table({"\0partition": [3] * rows, "\0offset": list(range(100, 100 + rows))})
+    """Rows at the offsets 100, 101, … of partition 3, of a commit ts each from 7 on."""
+    places = list(range(rows))
+    return pa.table(
+        {"\0ts": [7 + at for at in places], "\0partition": [3] * rows, "\0offset": [100 + at for at in places]}
+    )
 
 
 def test_each_row_is_named_once_with_the_first_column_that_does_not_fit() -> None:
@@ -28,6 +31,9 @@ def test_each_row_is_named_once_with_the_first_column_that_does_not_fit() -> Non
     found = list(TYPING.refused(_meta(4), values))
 
     assert [place[:2] for place in found] == [(3, 101), (3, 102), (3, 103)]
+    assert [(error.tables, error.commit_ts) for _, _, error in found] == [
+        ((TYPING.version.name,), ts) for ts in (8, 9, 10)
+    ]
     assert [str(error).split(" cannot")[0] for _, _, error in found] == [
         f"A value of shop.account.{column}" for column in ("a", "b", "a")
     ]
