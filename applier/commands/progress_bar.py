@@ -6,6 +6,7 @@ import logging
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 
+from applier.changefeed.fate import Fate
 from applier.runtime import terminal
 from applier.runtime.figures import counted, span
 from applier.runtime.logs import StatusLine, logger
@@ -28,8 +29,9 @@ _WARNINGS = {
 """Notes that a person may have to act on: what is counted, and what became of it."""
 
 _OTHERS = {
-    "replayed": ("row", "sent again"),
-    "excluded": ("row", "excluded"),
+    Fate.HAD: ("row", "sent again"),
+    Fate.LEFT_OUT: ("row", "left out"),
+    Fate.DOUBTED: ("row", "too late"),
     "compacted": ("file", "rewritten"),
     "vectors": ("deletion vector", "removed"),
     "manifests": ("manifest", "merged"),

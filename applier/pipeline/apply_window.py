@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import cast
 
 from applier.changefeed.completeness import Reason, Why
+from applier.changefeed.fate import Fates
 from applier.changefeed.filter import TableFilter
 from applier.changefeed.position import FeedPosition
 from applier.changefeed.table import TableName, TableVersion
@@ -23,6 +25,7 @@ from applier.errors import (
     TerminalError,
 )
 from applier.order.feed_order import FeedOrder
+from applier.pipeline import account
 from applier.pipeline.batches.batch import Batch, ReadExtent, segments_below
 from applier.pipeline.batches.commit import commit, doubt
 from applier.pipeline.batches.far import FarRows
@@ -56,6 +59,7 @@ class WindowApplier:
     Attributes:
         not_found: Rows that changes did not find.
         commits: The table of each commit that the step made, and the seconds that it took.
+        fates: What became of the changes of the window.
     """
 
     config: Config
@@ -66,6 +70,7 @@ class WindowApplier:
     not_found: MissingRows = field(default_factory=MissingRows, init=False)
     commits: list[tuple[TableName, float]] = field(default_factory=list, init=False)
     far: FarRows | None = field(default=None, init=False)
+    fates: Fates = field(default_factory=Counter, init=False)
 
     def apply(self, scan: WindowScan, described: Sequence[TableVersion], stopwatch: Stopwatch) -> int:
         """Apply DDL in order, each after the rows below it and before the rows above it; then all other rows.
@@ -97,6 +102,7 @@ class WindowApplier:
         doubt(self.targets, self.state.names if doubted is None else doubted)
         # Before any row: a step that is repeated behind its commits may not find the message any more.
         self._doubt_letters(scan, doubted)
+        account.check(scan, left_out, self.state)
         for version in described:
             completeness.meet([version.name], scan.ddl, self.state, self.targets, self.config)
             self.state.track(version)
@@ -125,6 +131,7 @@ class WindowApplier:
             rest = sorted(due.items(), key=lambda item: item[0][0])
             written |= self._commit([Batch(name, parts, upto, extent=extent) for (name, _), parts in rest])
         self._doubt_letters(scan, doubted)
+        self.fates = account.settled(scan.results.fates, written, self.state.parked)
         return len(written)
 
     def _doubt_letters(self, scan: WindowScan, doubted: Doubted) -> None:
@@ -156,7 +163,7 @@ class WindowApplier:
                 completeness.try_again(self.state, self.targets, name)
 
     def _unfit(self, scan: WindowScan) -> dict[TableName, DecodeError]:
-        """Tables to which a bad message of a window belongs; of one that the window makes, the next window shows it."""
+        """Tables to which a bad message of a window belongs; of one that the window makes, the next reads it again."""
         return {
             name: error
             for name, error in scan.parking.items()

@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 
+from applier.changefeed.fate import Fate
 from applier.changefeed.filter import TableFilter
 from applier.changefeed.message import TopicPartition
 from applier.changefeed.position import Reading
@@ -35,6 +36,9 @@ from applier.pipeline.tables import completeness, table_records
 from applier.pipeline.tables.target_tables import TargetTables
 from applier.runtime import failpoints
 from applier.runtime.logs import StatusLine, Stopwatch, milliseconds
+
+_NOTED = (Fate.HAD, Fate.LEFT_OUT, Fate.DOUBTED)
+"""Fates that the status line counts beside the rows that are applied and those that wait."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -227,7 +231,8 @@ class Pipeline:
         next_offsets = {place: reading.next_offset for place, reading in readings.items()}
         # How long this checkpoint takes shows once it is written: it has the figure of the one before.
         spent = milliseconds({**stopwatch.seconds, **self._last_checkpoint})
-        counts = {**scan.results.counts, "tables": tables, "backlog": found.backlog(next_offsets), **spent}
+        figures = replace(scan.results, fates=self._applier.fates).counts
+        counts = {**figures, "tables": tables, "backlog": found.backlog(next_offsets), **spent}
         is_read = self._is_read(upto)
         table_records.settle(self.state, self.targets, is_read=is_read)
         done = [ddl.barrier.change.id for ddl in scan.ddl]
@@ -263,18 +268,19 @@ class Pipeline:
         )
 
     def _status(self, found: NextStep, stopwatch: Stopwatch, *, moved: bool) -> StatusLine:
-        scan, counts = found.scan, found.scan.results.counts
+        scan, results = found.scan, found.scan.results
+        counts = replace(results, fates=self._applier.fates).counts if moved else results.counts
         return StatusLine(
             step=self.state.checkpoint.last_step,
             resolved_ts=self.targets.feed.order.as_of(self.state.resolved_ts),
             now_ms=time.time_ns() // 1_000_000,
             messages=counts.get("messages", 0),
-            rows=counts.get("rows", 0) if moved else 0,
-            waiting=counts.get("left", 0) + sum(row.rows for row in scan.waiting),
+            rows=counts.get(Fate.APPLIED, 0) if moved else 0,
+            waiting=results.held_rows + sum(row.rows for row in scan.waiting),
             tables=self.state.checkpoint.counts.get("tables", 0) if moved else 0,
             backlog=found.backlog(self.state.next_offsets),
             seconds=stopwatch.seconds,
-            notes={key: counts.get(key, 0) for key in ("replayed", "excluded", "zero_dates")}
+            notes={key: counts.get(key, 0) for key in (*_NOTED, "zero_dates")}
             | {
                 "parked": len(self.state.parked),
                 "missing": sum(found.empty.values()),

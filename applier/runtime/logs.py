@@ -149,7 +149,7 @@ class StatusLine:
 
     The resolved ts is None for a feed in offset order, and 0 before the first watermark. Rows are counted after
     reduction; some wait for their schema or for the watermark. The backlog is what the source has beyond this step.
-    Seconds are by stage, and notes count the policies that were used: rows sent again, excluded rows, zero dates, dead
+    Seconds are by stage, and notes count the policies that were used: rows sent again, rows left out, zero dates, dead
     letters, parked tables.
     """
 

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import cast
 
 from applier import wording
+from applier.changefeed.fate import Fate
 from applier.changefeed.route import Route
 from applier.config.settings import Config
 from applier.errors import ApplierError
@@ -89,7 +90,8 @@ class Board:
             with self._lock:
                 self.history.add(status.now_ms / 1000, status.lag_seconds, status.rows, messages, status.backlog)
                 if step.moved:
-                    counts = {name: getattr(status, name) for name in ("messages", "rows", "tables", "backlog")}
+                    counts = {name: getattr(status, name) for name in ("messages", "tables", "backlog")}
+                    counts[Fate.APPLIED] = status.rows
                     made = step_progress(status.step, status.now_ms, status.resolved_ts, counts, status.seconds)
                     self._steps.appendleft(made)
             self.metrics.take(pipeline.state, step)

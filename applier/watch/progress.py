@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 from applier.changefeed.checkpoint import Checkpoint
+from applier.changefeed.fate import Fate
 from applier.changefeed.table import TableName
 from applier.changefeed.ts import age
 from applier.pipeline.tables.ddl_stamp import DROPPED_AT
@@ -80,7 +81,7 @@ def step_progress(
         at=iso(at_ms),
         lag_seconds=age(resolved_ts, at_ms) if resolved_ts else None,
         messages=counts.get("messages", 0),
-        rows=counts.get("rows", 0),
+        rows=counts.get(Fate.APPLIED, 0),
         tables=counts.get("tables", 0),
         backlog=counts.get("backlog"),
         seconds={stage: round(spent, 3) for stage, spent in seconds.items()},

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from applier import wording
 from applier.changefeed.event import SchemaChange
+from applier.changefeed.fate import Fate
 from applier.changefeed.filter import TableFilter
 from applier.changefeed.table import TableName
 from applier.commands.plan.read_only_pipeline import looking
@@ -43,7 +44,7 @@ def described(pipeline: Pipeline, found: NextStep) -> StepPlan:
     scan, state = found.scan, pipeline.state
     order = pipeline.targets.feed.order
     moves = scan.upto is not None and scan.upto > state.resolved_ts
-    counts = {name: scan.results.counts.get(name, 0) for name in ("rows", "replayed", "left", "excluded")}
+    counts = {str(fate): scan.results.counts[fate] for fate in Fate if fate is not Fate.CONTROL}
     return StepPlan(
         changefeed=pipeline.config.changefeed.name,
         step=state.checkpoint.last_step,

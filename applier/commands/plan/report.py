@@ -8,6 +8,7 @@ from dataclasses import asdict, dataclass
 
 from rich.console import Console
 
+from applier.changefeed.fate import Fate
 from applier.changefeed.ts import wall_clock
 from applier.runtime.escaping import Text, escaped, grid
 from applier.runtime.figures import counted
@@ -93,7 +94,7 @@ class StepPlan:
         resolved_ts: What all tables have reached; None for a feed in offset order.
         watermark: What they would reach; None if the step would apply nothing, or the feed carries no watermark.
         messages: Messages that it would read.
-        counts: Row changes by what would become of them: `rows`, `replayed`, `left`, `excluded`.
+        counts: Row changes by what would become of them, see `Fate`.
         ddl: DDL that it would come to, in order.
         aside: Tables that are not live: the rows of parked ones would not be applied.
         layouts: Tables that do not lie as the configuration says.
@@ -121,7 +122,7 @@ class StepPlan:
 def render(plan: StepPlan, console: Console) -> None:
     """Print a plan."""
     begun = f"What the next step of changefeed {plan.changefeed} would do, after step {plan.step}; nothing is changed."
-    counts = ", ".join(f"{plan.counts.get(name, 0):,} {what}" for name, what in _COUNTS.items())
+    counts = ", ".join(f"{plan.counts.get(fate, 0):,} {what}" for fate, what in _COUNTS.items())
     for sentence in (begun, _progress(plan), f"It reads {counted(plan.messages, 'message')}: {counts}."):
         console.print(Text(escaped(sentence)), soft_wrap=True)
     if plan.spans:
@@ -145,10 +146,10 @@ def render(plan: StepPlan, console: Console) -> None:
 _TABLES = "tables; keys are the rows that change, each by the last of its row changes"
 
 _COUNTS = {
-    "rows": "row changes to apply",
-    "replayed": "applied before",
-    "left": "above the watermark",
-    "excluded": "of tables that are left out",
+    Fate.APPLIED: "row changes to apply",
+    Fate.HAD: "applied before",
+    Fate.HELD: "above the watermark",
+    Fate.LEFT_OUT: "of tables that are left out",
 }
 
 

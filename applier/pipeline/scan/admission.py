@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 import numpy as np
 
 from applier.changefeed.event import Op, RowChange
+from applier.changefeed.fate import Fate
 from applier.changefeed.filter import TableFilter
 from applier.changefeed.message import TopicPartition
 from applier.changefeed.row_block import ColumnBlock, Ints
@@ -46,35 +47,38 @@ class Admission:
             IncompleteRow: It has no commit ts, which orders the changes of this feed.
         """
         fate = self._fate(row, place, offset)
-        if isinstance(fate, str):
-            self._pass(fate, place, offset)
+        if isinstance(fate, Fate):
+            self._pass(fate, row.name, place, offset)
             return None
         return segment(self._job.cuts, row.name, fate) if self._job.cuts else 0
 
     def is_due(self, name: TableName, commit_ts: int, place: TopicPartition, offset: int) -> bool:
         """Whether a row is to be applied of which a message shows no more; the commit ts is 0 where it shows none."""
-        return not isinstance(self._fate_of(name, commit_ts, place, offset), str)
+        return not isinstance(self._fate_of(name, commit_ts, place, offset), Fate)
 
-    def _fate(self, row: RowChange, place: TopicPartition, offset: int) -> int | str:
-        """The commit ts that places a due row among the DDL of its table; else which of `COUNTS` it adds to."""
+    def _fate(self, row: RowChange, place: TopicPartition, offset: int) -> int | Fate:
+        """The commit ts that places a due row among the DDL of its table; else what becomes of the row."""
         job, name = self._job, row.name
         if row.commit_ts > job.upto:
-            return "left"
+            return Fate.HELD
         if not self.admits(name):
-            return "excluded"
+            return Fate.LEFT_OUT
         placed = self._placed(row, place, offset)
-        if placed is None or (job.late and self._is_ended(name, row.commit_ts)):
-            return "replayed"
-        return placed
+        if placed is None:
+            return Fate.HAD
+        return Fate.DOUBTED if job.late and self._is_ended(name, row.commit_ts) else placed
 
-    def _fate_of(self, name: TableName, commit_ts: int, place: TopicPartition, offset: int) -> int | str:
-        if not commit_ts:
-            return 0 if self.admits(name) else "excluded"
-        return self._fate(RowChange(name, 0, commit_ts, Op.UPSERT, None, None), place, offset)
+    def _fate_of(self, name: TableName, commit_ts: int, place: TopicPartition, offset: int) -> int | Fate:
+        if commit_ts:
+            return self._fate(RowChange(name, 0, commit_ts, Op.UPSERT, None, None), place, offset)
+        if self.admits(name):
+            return 0
+        # It may be of the table that a DDL gives the name to.
+        return Fate.HELD if name in self._job.moving else Fate.LEFT_OUT
 
-    def _pass(self, fate: str, place: TopicPartition, offset: int) -> None:
-        self._found.counts[fate] += 1
-        if fate == "left":
+    def _pass(self, fate: Fate, name: TableName | None, place: TopicPartition, offset: int, count: int = 1) -> None:
+        self._found.fates[fate, name] += count
+        if fate is Fate.HELD:
             self._found.hold(place, offset)
 
     def block(self, block: ColumnBlock, place: TopicPartition, where: Ints) -> Iterator[tuple[int, ColumnBlock]]:
@@ -82,21 +86,20 @@ class Admission:
         job, name, stamps = self._job, block.name, block.commit_ts
         out = stamps > job.upto
         if out.any():
-            self._found.counts["left"] += int(out.sum())
-            self._found.hold(place, int(where[out].min()))
+            self._pass(Fate.HELD, name, place, int(where[out].min()), int(out.sum()))
         if not self.admits(name):
-            self._found.counts["excluded"] += int((~out).sum())
+            self._pass(Fate.LEFT_OUT, name, place, 0, int((~out).sum()))
             return
         if not (job.order.by_place or stamps.all()):
             for offset in where[(stamps == 0) & ~out].tolist():
                 self.reject(place, offset, undated(name, block.op), [name])
             out |= stamps == 0
         again, placed = job.order.of_block(name, place, where, stamps)
-        self._found.counts["replayed"] += int(again.sum())
+        self._pass(Fate.HAD, name, place, 0, int(again.sum()))
         if name in job.late:
             for number in np.flatnonzero(~out & ~again & (stamps <= job.late[name].points[-1])).tolist():
                 out[number] = self._is_ended(name, int(stamps[number]))
-                self._found.counts["replayed"] += int(out[number])
+                self._pass(Fate.DOUBTED, name, place, 0, int(out[number]))
         due = np.flatnonzero(~out & ~again)
         for number, rows in segments(placed[due], job.cuts.get(name, ())) if len(due) else ():
             yield number, block if len(rows) == len(stamps) else block.part(due[rows])
@@ -120,13 +123,15 @@ class Admission:
             found: Tables that it may concern, where the error has none; empty if they are not known.
         """
         if error.commit_ts > self._job.upto:
-            self._pass("left", place, offset)
+            self._pass(Fate.HELD, None, place, offset)
             return False
+        self._found.has_unplaced |= not error.commit_ts
         fates = {name: self._fate_of(name, error.commit_ts, place, offset) for name in error.tables or found}
-        due = sorted(name for name, fate in fates.items() if not isinstance(fate, str))
+        due = sorted(name for name, fate in fates.items() if not isinstance(fate, Fate))
         if due or not fates:
             located = error.at(*place, offset, self._job.protocol)
             self._found.bad.append(BadMessage(place, offset, located, tuple(due)))
             return True
-        self._pass(str(fates[min(fates)]), place, offset)
+        first = min(fates)
+        self._pass(Fate.HELD if Fate.HELD in fates.values() else cast("Fate", fates[first]), first, place, offset)
         return False

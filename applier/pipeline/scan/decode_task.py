@@ -18,6 +18,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from applier.changefeed.event import Bootstrap, Event, Resolved, RowChange, SchemaChange
+from applier.changefeed.fate import Fate
 from applier.changefeed.message import UNREADABLE, PartitionMessages, Position, TopicPartition
 from applier.changefeed.row_block import ColumnBlock, Ints, without
 from applier.changefeed.table import TableName, TableVersion, refuse_nul, refuse_rekeyed
@@ -70,6 +71,8 @@ class DecodeTask:
         shown: What DDL and watermarks show beside, where the protocol does not hold the names of tables.
         skip: Offsets of messages that were set aside as dead letters, and the tables whose rows in them are; none for
             the whole message.
+        moving: Tables that a DDL of the window makes, or takes the name off: a message without a commit ts that may be
+            of one is read again behind that DDL.
         late: In offset order what shows rows that come behind a DDL of an earlier step.
         try_all: Try the values of every row, not only those of the last of its key: what was set aside may bring
             one to light that cannot be used either, and so on.
@@ -93,6 +96,7 @@ class DecodeTask:
     changed: Mapping[TableName, int] = field(default_factory=dict)
     shown: Shown | None = None
     skip: Mapping[TopicPartition, Skip] = field(default_factory=dict)
+    moving: frozenset[TableName] = frozenset()
     late: Lates = field(default_factory=dict)
     try_all: bool = False
     most_bytes: int = NO_LIMIT
@@ -199,10 +203,10 @@ class _TaskState:
         Raises:
             WindowTooLargeError: With it, the task has read as many bytes as it may.
         """
-        counts = self.found.counts
-        counts["bytes"] += messages.nbytes
-        if counts["bytes"] > self._job.most_bytes:
-            raise WindowTooLargeError(counts["bytes"], counts["messages"] + messages.num_rows)
+        measures = self.found.measures
+        measures["bytes"] += messages.nbytes
+        if measures["bytes"] > self._job.most_bytes:
+            raise WindowTooLargeError(measures["bytes"], measures["messages"] + messages.num_rows)
         start = 0
         while start < messages.num_rows:
             # The first messages teach the decoder what the others are read at once by.
@@ -226,6 +230,7 @@ class _TaskState:
             blocks, rest = self._decoder.bulk.read(keys, values)
             blocks, rest = _taken_apart(blocks, rest, self._versions)
         self._read_each(place, rest, offsets, keys, values, skip)
+        self.found.measures["entries"] += _beside(blocks)
         for block in blocks:
             self.rows.take_block(block, place, offsets)
 
@@ -236,7 +241,9 @@ class _TaskState:
             return messages
         for number, error in large.items():
             offset = messages.column("offset")[number].as_py()
-            if offset not in skip:
+            if offset in skip:
+                self._set_aside()
+            else:
                 # The value says nothing here: to look into it is what must not happen.
                 self._admission.reject(place, offset, error, owners(self._decoder, place.topic, None, error))
         return messages.filter(pa.array([number not in large for number in range(messages.num_rows)]))
@@ -255,10 +262,15 @@ class _TaskState:
         for number in chosen:
             self._offset, value = int(offsets[number]), values[number]
             spoilt = set(skip.get(self._offset, ()))
-            if spoilt or self._offset not in skip:
-                events = self._events(keys[number], value)
-                for index in range(len(events)):
-                    self._take(events, index, value, spoilt)
+            if not spoilt and self._offset in skip:
+                self._set_aside()
+                continue
+            events = self._events(keys[number], value)
+            self.found.measures["entries"] += max(1, len(events)) - 1
+            if not events:
+                self.found.fates[Fate.CONTROL, None] += 1
+            for index in range(len(events)):
+                self._take(events, index, value, spoilt)
 
     def _events(self, key: bytes | None, value: bytes | None) -> Sequence[Event | DecodeError]:
         """What a message holds, in order, and an error for each row that cannot be read."""
@@ -278,7 +290,9 @@ class _TaskState:
         place, offset, event = self._place, self._offset, events[index]
         try:
             if type(event) is RowChange:
-                if event.name not in spoilt:
+                if event.name in spoilt:
+                    self._set_aside(event.name)
+                else:
                     self.rows.take_row(event, place, offset, index)
             elif isinstance(event, DecodeError):
                 raise event
@@ -293,16 +307,22 @@ class _TaskState:
             if row is not None and not isinstance(event, (DecodeError, SchemaChange)):
                 error.concern(row.name, row.commit_ts)
             if error.tables and spoilt.issuperset(error.tables):
+                self._set_aside(TableName(*error.tables[0]))
                 return
             if self._admission.reject(place, offset, error, owners(self._decoder, place.topic, value, error)):
                 spoilt.update(error.tables)
+
+    def _set_aside(self, name: TableName | None = None) -> None:
+        self.found.fates[Fate.SET_ASIDE, name] += 1
 
     def _take_control(self, event: Event, place: TopicPartition, offset: int, index: int) -> None:
         match event:
             case Resolved(ts):
                 self.found.resolve(place, ts)
+                self.found.fates[Fate.CONTROL, None] += 1
             case Bootstrap(version):
                 self._take_version(version, place, announced=True)
+                self.found.fates[Fate.CONTROL, None] += 1
             case SchemaChange():
                 self._take_ddl(event, place, offset, index)
 
@@ -325,12 +345,21 @@ class _TaskState:
     def _take_ddl(self, change: SchemaChange, place: TopicPartition, offset: int, index: int) -> None:
         if not (change.commit_ts or self._job.order.by_place) and self._job.upto >= 0:
             raise undated_ddl()
+        fate = Fate.CONTROL
         if change.after is not None:
             self._take_version(change.after, place, announced=False)
         if change.commit_ts > self._job.upto:
             # It is reported all the same: a DDL may be the last that its topic ever says.
             self.found.hold(place, offset)
+            fate = Fate.HELD
+        self.found.fates[fate, None] += 1
         self.found.barriers.append(Barrier(change, place.topic, Position(place.partition, offset, index)))
+
+
+def _beside(blocks: Sequence[ColumnBlock]) -> int:
+    """How many rows of blocks lie beside another one in their message."""
+    several = [block.places for block in blocks if block.indexes is not None]
+    return sum(map(len, several)) - len(np.unique(np.concatenate(several))) if several else 0
 
 
 def _too_large(messages: pa.Table, limit: int) -> dict[int, DecodeError]:

@@ -6,6 +6,7 @@ from collections.abc import Callable, Hashable
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar, cast
 
 from applier.changefeed.event import RowChange
+from applier.changefeed.fate import Fate
 from applier.changefeed.message import TopicPartition
 from applier.changefeed.row_block import ColumnBlock, Ints
 from applier.changefeed.table import TableName, TableVersion
@@ -72,7 +73,7 @@ class RowGroups:
         highest = ts | LOGICAL if self._job.order.by_place and not ts & LOGICAL else ts
         replay = is_counted and highest <= self._found.resolved.get(place, 0)
         rows.add(row, position, replay=replay, run=run)
-        self._found.counts["rows"] += 1
+        self._found.fates[Fate.APPLIED, name] += 1
 
     def take_block(self, block: ColumnBlock, place: TopicPartition, offsets: Ints) -> None:
         """Take the rows of a block that are due; `offsets` are those of the messages that its places count."""
@@ -83,7 +84,7 @@ class RowGroups:
                 rows = self._begun(self._blocks, where, BlockGroup, int(due.commit_ts.min()), place, count)
             if rows is not None:
                 rows.add(due, place.partition, offsets)
-                self._found.counts["rows"] += count
+                self._found.fates[Fate.APPLIED, due.name] += count
 
     def _run(self, name: TableName, place: TopicPartition, ts: int) -> int:
         """Number of the run of rows of one commit ts that the next row of a table belongs to in a partition."""
@@ -105,7 +106,9 @@ class RowGroups:
         name, number, cut, *_ = where
         version = self._versions.get(name, number)
         if version is None:
+            # Another pass holds them: the watermark stays below the first of them.
             self._found.wait(Waiting(name, number, ts, count, place))
+            self._found.fates[Fate.HELD, name] += count
             return None
         groups[where] = kind(self._versions.typed(version, cut, ts), by_place=self._job.order.by_place)
         return groups[where]
@@ -132,7 +135,7 @@ class RowGroups:
             for partition, offset, error in typing.refused(meta, values):
                 self._admission.reject(TopicPartition(topic, partition), offset, error)
             return
-        self._found.counts["zero_dates"] += zero_dates
+        self._found.measures["zero_dates"] += zero_dates
         self._found.parts.setdefault((name, number), []).append(Part(typing.version, table, topic))
         self._found.topics[name] = topic
 

@@ -15,6 +15,7 @@ from applier.changefeed.table import TableName
 from applier.changefeed.window import Window
 from applier.consume.source import Source
 from applier.consume.window_size import Limits, WindowTooLargeError
+from applier.ddl.actions import effect
 from applier.decode.protocols import decoder_of_thread
 from applier.errors import DecodeError, SchemaUnknown
 from applier.order.barrier import cut, in_order
@@ -126,6 +127,7 @@ class WindowScanner:
                 found.results, found.kept = run(found.task(known)), None if local else self.source.kept
             revised = self._revise(found, known)
             if revised is None:
+                found.hold_set_aside()
                 return found
             if revised:
                 # What lies beyond the new end is not read: its resolved ts would claim rows that are not applied.
@@ -223,10 +225,12 @@ class WindowScanner:
         every = read_all(barriers, spelling(found, known), met(found, known), self.taken) if barriers else []
         every = [ddl for ddl in every if not ddl.is_in(known.loaded)]
         found.ddl = every if self.chosen is None else self.chosen(every)
+        found.coming = _coming(found, known) if found.results.has_unplaced else frozenset()
         cuts = cut((ddl.commit_ts, ddl.parts(known.tables)) for ddl in found.ddl)
         typed = typed_by(found.ddl, known.tables) if self.rows_describe else {}
         before, order = found.job, replace(found.job.order, passages=_passages(found, known))
-        found.job = replace(before, cuts=cuts, typed=typed, order=order, shown=shown(found, known))
+        moving = found.coming | _moved(every) if found.results.has_unplaced else before.moving
+        found.job = replace(before, cuts=cuts, typed=typed, order=order, shown=shown(found, known), moving=moving)
         revised = (not self.rows_describe and bool(found.ddl) and take_keys(found, known)) or found.job != before
         stopped = self._stop_at_return(found, known) or _stop_at_part(found, known)
         return stopped or (revised and found.results.has_rows)
@@ -241,7 +245,22 @@ class WindowScanner:
         if not self.template.order.parts_at_ddl or not ends or found.ceiling <= min(ends):
             return False
         found.ceiling = min(ends)
+        found.unpark(known)
         return True
+
+
+def _moved(ddl: Sequence[Ddl]) -> frozenset[TableName]:
+    """The names that some DDL give to tables, or take off them."""
+    done = [(item, effect(action)) for item in ddl for action in item.actions]
+    names = (name for item, each in done for name in (*each.brought, *each.leaving(item.names)))
+    return frozenset(names)
+
+
+def _coming(found: WindowScan, known: Known) -> frozenset[TableName]:
+    """The same of DDL that the window holds and that are not due yet."""
+    applied = max(known.applied, found.upto or 0)
+    names = spelling(found, known)
+    return _moved([Ddl.of(item, names) for item in found.results.barriers if item.change.commit_ts > applied])
 
 
 def _freed(ddl: Ddl, left_out: frozenset[TableName] | None, known: Known) -> frozenset[TableName]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import chain
@@ -10,6 +11,7 @@ from typing import cast
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from applier.changefeed.fate import Fate, Fates
 from applier.changefeed.message import TopicPartition
 from applier.changefeed.table import TableName, TableVersion
 from applier.errors import DecodeError
@@ -132,7 +134,7 @@ class BadMessage:
     tables: tuple[TableName, ...] = ()
 
 
-COUNTS = ("messages", "bytes", "rows", "replayed", "left", "excluded", "zero_dates")
+MEASURES = ("messages", "entries", "bytes", "zero_dates")
 
 
 @dataclass(slots=True)
@@ -151,8 +153,9 @@ class TaskResult:
         waiting: Rows without a known version, by table, version and partition.
         late: By table the DDL of earlier steps that rows lie before which came behind them; see `Late.point`.
         bad: Messages that could not be used.
-        counts: `messages`, their `bytes`, `rows` (to apply), `replayed`, `left` (above the watermark), `excluded`,
-            `zero_dates`.
+        has_unplaced: It met a message that cannot be used and shows no commit ts, whatever became of it.
+        measures: `messages`, `entries` (changes, and messages without one), their `bytes`, `zero_dates`.
+        fates: What becomes of the entries. Those of a bad message have none before another pass.
     """
 
     parts: dict[tuple[TableName, int], list[Part]] = field(default_factory=dict)
@@ -166,12 +169,28 @@ class TaskResult:
     waiting: dict[tuple[TableName, int, TopicPartition], Waiting] = field(default_factory=dict)
     late: dict[TableName, set[int]] = field(default_factory=dict)
     bad: list[BadMessage] = field(default_factory=list)
-    counts: dict[str, int] = field(default_factory=lambda: dict.fromkeys(COUNTS, 0))
+    has_unplaced: bool = False
+    measures: dict[str, int] = field(default_factory=lambda: dict.fromkeys(MEASURES, 0))
+    fates: Fates = field(default_factory=Counter)
+
+    @property
+    def counts(self) -> dict[str, int]:
+        """The measures, and how many entries have each fate."""
+        found = dict.fromkeys(Fate, 0)
+        for (fate, _), count in self.fates.items():
+            found[fate] += count
+        return {**self.measures, **{str(fate): count for fate, count in found.items()}}
+
+    @property
+    def held_rows(self) -> int:
+        """How many row changes are read again later."""
+        return sum(count for (fate, name), count in self.fates.items() if fate is Fate.HELD and name is not None)
 
     @property
     def has_rows(self) -> bool:
         """Whether it met due rows, also such that were passed over: other names may make them another table's."""
-        return bool(self.parts or self.bad or self.counts["excluded"] or self.counts["replayed"])
+        passed = (Fate.LEFT_OUT, Fate.HAD, Fate.DOUBTED)
+        return bool(self.parts or self.bad or any(fate in passed for fate, _ in self.fates))
 
     @property
     def misread(self) -> set[str]:
@@ -210,7 +229,8 @@ class TaskResult:
     def receive(self, place: TopicPartition, messages: int) -> None:
         """Count messages of a partition."""
         self.read[place] = self.read.get(place, 0) + messages
-        self.counts["messages"] += messages
+        self.measures["messages"] += messages
+        self.measures["entries"] += messages
 
     def resolve(self, place: TopicPartition, ts: int) -> None:
         """Note a resolved ts of a partition."""
@@ -254,5 +274,7 @@ class TaskResult:
             self.hold(place, offset)
         for rows in other.waiting.values():
             self.wait(rows)
-        for what, count in other.counts.items():
-            self.counts[what] += count
+        self.has_unplaced |= other.has_unplaced
+        self.fates.update(other.fates)
+        for what, count in other.measures.items():
+            self.measures[what] += count

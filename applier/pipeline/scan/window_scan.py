@@ -42,6 +42,7 @@ class WindowScan:
         waiting: Rows whose version has not come; the watermark stays below them.
         bad: Messages set aside as dead letters.
         error: The bad message that ends the window.
+        coming: Names that DDL of the window which are not due give to tables, or take off them.
         parking: Tables with a message that cannot be applied: all of their rows are left out of the window.
         kept: The rows of the last row pass that its tasks keep; None if it brought them here.
         planned: Partitions with messages to read, also where a bad message leaves none of them in the window.
@@ -59,6 +60,7 @@ class WindowScan:
     waiting: list[Waiting] = field(default_factory=list)
     bad: list[BadMessage] = field(default_factory=list)
     error: DecodeError | None = None
+    coming: frozenset[TableName] = frozenset()
     parking: dict[TableName, DecodeError] = field(default_factory=dict)
     ceiling: int = NO_WATERMARK
     kept: KeptRows | None = None
@@ -104,6 +106,20 @@ class WindowScan:
         new = {name: error for name, error in owned.items() if name not in late and name not in self.parking}
         self.parking |= new
         return bool(new)
+
+    def unpark(self, known: Known) -> None:
+        """Let no message park a table from above the ceiling, which came down: it is of the next table of the name."""
+        above = [
+            name for name, error in self.parking.items() if error.commit_ts > self.ceiling and name in known.tables
+        ]
+        for name in above:
+            del self.parking[name]
+
+    def hold_set_aside(self) -> None:
+        """Read dead letters again that may be of a table which is yet to be made, or to get its name: it lacks them."""
+        for item in self.bad:
+            if not item.error.commit_ts and self.coming and (not item.tables or self.coming.intersection(item.tables)):
+                self.results.hold(item.partition, item.offset)
 
     def end_before(self, bad: Sequence[BadMessage], parking: Sequence[BadMessage]) -> None:
         """End before bad messages; or before the DDL that alone keep a message from parking its tables.

@@ -19,6 +19,7 @@ from prometheus_client import (
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 
 from applier.changefeed.completeness import Why
+from applier.changefeed.fate import Fate
 from applier.changefeed.table import TableName
 from applier.changefeed.ts import unix_ms
 from applier.config.settings import Config
@@ -38,6 +39,8 @@ if TYPE_CHECKING:
 Value: TypeAlias = tuple[str, tuple[str, ...], float]
 """Name of a metric, its labels beside the changefeed, and its value."""
 
+_FATES = (Fate.APPLIED, Fate.HAD, Fate.LEFT_OUT, Fate.DOUBTED)
+
 _FAMILIES = {"gauge": GaugeMetricFamily, "counter": CounterMetricFamily}
 
 
@@ -54,6 +57,7 @@ class Exposition:
         self._own = config.changefeed.name
         self._build = versions()
         self._sums = Counter[str](dict.fromkeys(("steps", "messages", "rows", "commits", *NOTES), 0))
+        self._fates = Counter[str](dict.fromkeys(_FATES, 0))
         self._left: dict[str, float] = {}
         self._failures: dict[TableName, int] = {}
         self._failed: frozenset[TableName] = frozenset()
@@ -108,6 +112,8 @@ class Exposition:
         sums["messages"] += status.messages
         sums["rows"] += status.rows
         sums["commits"] += status.tables
+        for fate in _FATES:
+            self._fates[fate] += status.rows if fate is Fate.APPLIED else status.notes.get(fate, 0)
         for name, note in NOTES.items():
             # Bringing manifests together may leave more of them.
             sums[name] += max(0, status.notes.get(note, 0))
@@ -163,6 +169,8 @@ class Exposition:
         yield "last_progress_timestamp_seconds", (), time.time() - PULSE.age
         for name, value in (*self._left.items(), *self._sums.items()):
             yield name, (), value
+        for fate, count in self._fates.items():
+            yield "changes", (fate,), count
         for system in SYSTEMS:
             yield "outages", (system,), OUTAGES.counts[system]
             yield "outage", (system,), OUTAGES.system == system

@@ -76,6 +76,7 @@ METRICS = (
     Metric("steps", "counter", "Steps that moved."),
     Metric("messages", "counter", "Messages read."),
     Metric("rows", "counter", "Row changes applied."),
+    Metric("changes", "counter", "Row changes by what became of them.", labels=("fate",)),
     Metric("commits", "counter", "Commits of rows."),
     Metric("dead_letters", "counter", "Messages that were set aside."),
     Metric("not_found", "counter", "Rows to update or delete that the table did not hold."),

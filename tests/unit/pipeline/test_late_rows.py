@@ -139,7 +139,7 @@ def test_rows_of_a_table_that_has_moved_are_left_out_and_noted(rows: int) -> Non
     assert found.late == {X: {TS + 5}, Y: {TS + 5}}
     first = {name: part.first_ts for (name, _), parts in found.parts.items() for part in parts}
     assert first == {X: TS + 6, Y: TS + 5}
-    assert found.counts["replayed"] == rows
+    assert found.counts["doubted"] == rows
 
 
 def _row(table: str, key: int, ts: int) -> bytes:

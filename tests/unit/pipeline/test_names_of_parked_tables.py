@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from typing import Any, cast
 from unittest import mock
@@ -50,7 +51,8 @@ def test_a_table_that_takes_the_name_of_a_parked_one_lacks_rows_of_the_window(
     barriers = [Barrier(SchemaChange(9 + at, sql, "a"), "t", Position(0, at, 0)) for at, sql in enumerate(sqls)]
     scan.ddl = read_all(barriers, Spelling([P, Q]))
     scan.parking = scan.versions = scan.topics = scan.results.late = scan.results.parts = {}
-    scan.bad, scan.upto = [], 20
+    scan.bad, scan.upto, scan.results.fates, scan.results.bad = [], 20, Counter(), []
+    scan.results.measures, scan.results.waiting = {"entries": 0}, {}
     config.tables.include = ("*.*",)
 
     WindowApplier(config, mock.MagicMock(), targets, handler, state).apply(cast("Any", scan), [], Stopwatch())

@@ -28,7 +28,7 @@ STEP = StatusLine(15, from_unix_ms(NOW - 700), NOW, 120, 100, 0, 1, 0, SECONDS, 
 RECORDED = [
     STEP,
     replace(STEP, step=1234, rows=1_234_567, tables=5, backlog=9_876_543, seconds={"decode": 61.2, "apply": 12.0}),
-    replace(STEP, waiting=43, notes={"replayed": 29, "excluded": 1}),
+    replace(STEP, waiting=43, notes={"had": 29, "left_out": 1}),
     replace(STEP, notes={"parked": 2, "dead_letters": 1, "zero_dates": 12, "not_found": 3, "compacted": 4}),
     replace(STEP, resolved_ts=from_unix_ms(NOW - 200_000), seconds={}),
     replace(STEP, resolved_ts=from_unix_ms(NOW - 187_200_000), rows=0, tables=0),
@@ -48,7 +48,7 @@ AT_80 = """\
 AT_160 = """\
 12:00:17 step 15 · 100 rows · 1 table · 0.3 s (read .05 decode .04 apply .07 checkpoint .14) · lag 0.7 s · backlog 0
 12:00:17 step 1,234 · 1,234,567 rows · 5 tables · 73 s (decode 61.2 apply 12.0) · lag 0.7 s · backlog 9,876,543
-12:00:17 step 15 · 100 rows · 1 table · 0.3 s · lag 0.7 s · backlog 0 · 43 rows waiting · 29 rows sent again · 1 row excluded
+12:00:17 step 15 · 100 rows · 1 table · 0.3 s · lag 0.7 s · backlog 0 · 43 rows waiting · 29 rows sent again · 1 row left out
 """  # noqa: E501
 
 

@@ -54,7 +54,7 @@ def test_in_offset_order_the_places_show_what_moved() -> None:
 
 def test_a_checkpoint_has_the_time_of_the_one_before() -> None:
     """That of the newest is not known yet."""
-    counts = {"messages": 5, "rows": 4, "tables": 2, "backlog": 0, "apply_ms": 1500, "checkpoint_ms": 250}
+    counts = {"messages": 5, "applied": 4, "tables": 2, "backlog": 0, "apply_ms": 1500, "checkpoint_ms": 250}
     found = [checkpoint(step, step, counts=counts) for step in (3, 2, 1)]
 
     newest, older = moved(found, ORDER)

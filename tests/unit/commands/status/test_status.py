@@ -672,7 +672,7 @@ def test_the_newest_steps_are_read_from_the_checkpoints(lake: Lake, monkeypatch:
     """Of a table of many files only those that hold the newest; a large file, which holds thousands, is left alone."""
     head = lake.orders(1)
     for step, counts in ((9, {}), (10, {"backlog": 4, "read_ms": 30, "apply_ms": 1200}), (11, {"checkpoint_ms": 80})):
-        lake.checkpoint(head, step=step, resolved_ts=TS - 20 + step, counts={"rows": 5, **counts})
+        lake.checkpoint(head, step=step, resolved_ts=TS - 20 + step, counts={"applied": 5, **counts})
     lake.checkpoint(head, step=12, resolved_ts=TS - 20 + 11)
 
     found = lake.status().steps

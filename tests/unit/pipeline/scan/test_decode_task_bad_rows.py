@@ -189,9 +189,9 @@ def test_a_bad_row_has_the_fate_of_its_table_s_rows(case: str) -> None:
     due = _found(protocol, message, **_applied(TS - 1))
 
     assert [later.bad, left_out.bad, again.bad] == [[], [], []]
-    assert (later.counts["left"], later.held) == (1, {PLACE: OFFSET})
-    assert (left_out.counts["excluded"], left_out.held) == (1, {})
-    assert (again.counts["replayed"], again.held) == (1, {})
+    assert (later.counts["held"], later.held) == (1, {PLACE: OFFSET})
+    assert (left_out.counts["left_out"], left_out.held) == (1, {})
+    assert (again.counts["had"], again.held) == (1, {})
     assert len(due.bad) == 1
 
 
@@ -209,7 +209,7 @@ def test_the_other_rows_of_a_message_are_taken() -> None:
             assert [name for name, _ in both.parts] == [name for name, _ in one.parts] == [SMALL]
             assert one.bad == aside.bad == []
             assert [name for name, _ in aside.parts] == [SMALL]
-            assert one.counts["excluded"] == len(events) - 1
+            assert one.counts["left_out"] == len(events) - 1
 
 
 def test_a_message_that_no_table_is_known_of_is_set_aside_whole() -> None:

@@ -29,7 +29,7 @@ def test_a_run_sent_again_behind_rows_above_the_watermark_counts_once() -> None:
     found = job(by_place(pa.Table.from_pylist(rows, MESSAGE_SCHEMA)))
     (parts,) = found.parts.values()
 
-    assert found.counts["left"] == 2
+    assert found.counts["held"] == 2
     assert merge_bag([part.here for part in parts]).inserts.to_pylist() == [{"a": 1}, {"a": 1}]
 
 
@@ -43,7 +43,7 @@ def test_rows_below_the_offset_of_the_stamp_count_no_second_time() -> None:
     found = job(by_place(pa.Table.from_pylist(rows, MESSAGE_SCHEMA)))
     (parts,) = found.parts.values()
 
-    assert found.counts["replayed"] == 4
+    assert found.counts["had"] == 4
     assert parts[0].here["\0offset"].to_pylist() == [4, 5]
     assert parts[0].topic == "t"
 

@@ -108,7 +108,7 @@ def test_such_a_delete_of_a_table_that_is_left_out_stops_nothing(rows: int) -> N
     results = found(messages, include=("*.*", "!shop.t"))
 
     assert results.bad == []
-    assert results.counts["excluded"] == 2 * rows
+    assert results.counts["left_out"] == 2 * rows
 
 
 def test_such_a_delete_removes_no_row_that_is_applied() -> None:
@@ -185,5 +185,5 @@ def test_such_a_delete_behind_a_ddl_is_not_taken_for_applied() -> None:
     order = OffsetOrder(covered=covered, passages={SHOP: {PLACE: [Passage(1, ddl)]}})
     results = found(messages, cuts={SHOP: [ddl]}, order=order)
 
-    assert results.counts["replayed"] == 1
+    assert results.counts["had"] == 1
     assert last(results, 1) == ({}, [1])

@@ -10,6 +10,7 @@ import pyarrow as pa
 import pytest
 
 from applier.changefeed.event import SchemaChange
+from applier.changefeed.fate import Fate
 from applier.changefeed.message import PartitionMessages, Position, TopicPartition
 from applier.changefeed.table import Column, ColumnType, TableName, TableVersion
 from applier.consume.window_size import WindowTooLargeError
@@ -45,7 +46,7 @@ def _result(count: int, place: TopicPartition, *, segment: int = 0, at: int = 9)
     result.resolve(place, at)
     result.hold(P0, at)
     result.wait(Waiting(NAME, 8, at, 2, P0))
-    result.counts["rows"] += count
+    result.fates[Fate.APPLIED, NAME] += count
     return result
 
 
@@ -112,7 +113,7 @@ def test_results_of_tasks_are_added_up() -> None:
     assert (found.topics, found.read) == ({NAME: "a"}, {P0: 7, P1: 2})
     assert (found.resolved, found.held) == ({P0: 9, P1: 9}, {P0: 5})
     assert list(found.waiting.values()) == [Waiting(NAME, 8, 5, 6, P0)]
-    assert (found.counts["messages"], found.counts["rows"]) == (9, 9)
+    assert (found.counts["messages"], found.counts["applied"]) == (9, 9)
 
 
 def test_rows_that_nobody_wants_any_more_take_no_memory() -> None:

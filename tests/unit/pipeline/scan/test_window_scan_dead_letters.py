@@ -119,7 +119,7 @@ def test_each_bad_value_is_set_aside_in_a_few_passes(key: Callable[[int], int]) 
 
     assert [item.offset for item in sorted(found.bad, key=lambda item: item.offset)] == list(range(2, MANY + 2))
     assert all("shop.stock.left" in str(item.error) for item in found.bad)
-    assert found.results.counts["rows"] == 1
+    assert found.results.counts["applied"] == 1
     assert source.passes <= 6
 
 

@@ -44,7 +44,7 @@ def test_rows_behind_a_create_are_read_once() -> None:
     assert source.passes == 1
     assert [len(ddl.names) for ddl in found.ddl] == [1]
     assert {number for _, number in found.results.parts} == {1}
-    assert found.results.counts["rows"] == len(rows)
+    assert found.results.counts["applied"] == len(rows)
 
 
 @pytest.mark.parametrize("before", [HEAD_MESSAGES - 1, HEAD_MESSAGES, HEAD_MESSAGES + 1])
@@ -58,7 +58,7 @@ def test_a_create_further_on_cuts_the_same_rows(before: int) -> None:
 
     assert [ddl.commit_ts for ddl in found.ddl] == [TS]
     assert {number for _, number in found.results.parts} == {1}
-    assert found.results.counts["rows"] == len(rows)
+    assert found.results.counts["applied"] == len(rows)
 
 
 def test_a_bad_message_among_the_first_is_told_as_ever() -> None:

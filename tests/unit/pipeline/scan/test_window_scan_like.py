@@ -41,8 +41,8 @@ def test_a_row_of_the_source_behind_it_counts(order: FeedOrder, tables: Tables) 
     """One with a lower commit ts was not sent before: the DDL sends rows of its own table in front of it alone."""
     found = _scan(order, tables)
 
-    assert found.results.counts["rows"] == 1
-    assert found.results.counts.get("replayed", 0) == 0
+    assert found.results.counts["applied"] == 1
+    assert found.results.counts.get("had", 0) == 0
     assert [number for name, number in found.results.parts if name == STOCK] == [0]
     assert (STOCK in found.job.cuts) == (STOCK not in tables)
     assert STOCK not in found.job.order.passages

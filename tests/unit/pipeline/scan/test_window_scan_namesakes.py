@@ -315,7 +315,7 @@ def test_rows_that_are_not_due_park_nothing() -> None:
     found = scan(create(1, MINE), create(2, OTHER), row(95, 1), mark())
 
     assert found.parking == {}
-    assert found.results.counts["left"] == 1
+    assert found.results.counts["held"] == 1
 
 
 def _both(lives: Lives) -> None:

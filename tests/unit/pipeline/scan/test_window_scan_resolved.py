@@ -41,7 +41,7 @@ def test_rows_behind_the_last_watermark_wait(behind: int, *, local: bool) -> Non
 
     assert found.resolved == {PLACE: TS + 20}
     assert found.upto == TS + 20
-    assert found.results.counts["rows"] == len(before)
+    assert found.results.counts["applied"] == len(before)
 
 
 @pytest.mark.parametrize("local", [True, False])
@@ -53,7 +53,7 @@ def test_the_highest_counts_where_ticdc_went_back(*, local: bool) -> None:
     found = _survey([*rows, _message("WATERMARK", 20), *again], local=local)
 
     assert found.resolved == {PLACE: TS + 20}
-    assert found.results.counts["rows"] == 3
+    assert found.results.counts["applied"] == 3
 
 
 def test_what_lies_before_the_last_watermark_is_not_decoded_for_it(monkeypatch: pytest.MonkeyPatch) -> None:

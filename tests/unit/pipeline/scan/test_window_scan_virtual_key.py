@@ -50,7 +50,7 @@ def test_rows_are_read_by_the_key_that_they_hold(keys: tuple[str, ...], key: tup
 
     assert found.error is None
     assert {part.version.key for parts in found.results.parts.values() for part in parts} == {key}
-    assert found.results.counts["rows"] == 2
+    assert found.results.counts["applied"] == 2
 
     tables, versions = Tables(found.versions.values()), dict(found.versions)
     later = MessageSource([again, _row("UPDATE", 1, "5", 11), _message("WATERMARK", 19)])

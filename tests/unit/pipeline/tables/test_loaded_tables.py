@@ -39,7 +39,7 @@ def _main(known: Completeness) -> Any:
         unsettled={},
         unsaid={},
         control=SimpleNamespace(decisions=list, letters=list),
-        checkpoint=SimpleNamespace(snapshots={}),
+        checkpoint=SimpleNamespace(snapshots={}, is_lost=False),
     )
     config = SimpleNamespace(tables=SimpleNamespace(include=("*.*",)), path="applier.toml")
     return SimpleNamespace(state=state, targets=targets, config=config)

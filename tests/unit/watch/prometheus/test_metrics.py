@@ -54,7 +54,7 @@ STEP = Step(
         tables=5,
         backlog=71,
         seconds={"decode": 0.25, "apply": 0.75},
-        notes={"dead_letters": 2, "replayed": 9, "not_found": 4, "expired": 7, "manifests": -1},
+        notes={"dead_letters": 2, "had": 9, "not_found": 4, "expired": 7, "manifests": -1},
     ),
     commits=[(ORDERS, 0.3), (ORDERS, 0.7)],
 )
