@@ -10,14 +10,17 @@ import pyarrow as pa
 import pytest
 
 from applier.changefeed.message import MESSAGE_SCHEMA, Messages, TopicPartition, by_place
+from applier.changefeed.table import TableName
 from applier.changefeed.types import TypeRules
 from applier.changefeed.window import OffsetRange, Window
 from applier.consume.source import Job, KeptRows, R
 from applier.ddl.schema_tracker import Tables
 from applier.decode.options import DecoderOptions
+from applier.errors import AmbiguousName, DecodeError
 from applier.pipeline.scan.decode_task import DecodeTask
 from applier.pipeline.scan.known import Known
 from applier.pipeline.scan.scanner import WindowScanner
+from applier.pipeline.scan.task_result import BadMessage
 from applier.pipeline.scan.window_scan import WindowScan
 from applier.runtime.logs import Stopwatch
 
@@ -143,3 +146,21 @@ def _survey(source: MessageSource, *, keep_bad: bool = True) -> WindowScan:
     ends = {PLACE: source.window.ranges[PLACE].end}
     known = Known({}, ends, {}, 0, {}, frozenset(), {}, Tables())
     return scanner.scan(source.window, known, Stopwatch(), local=False)
+
+
+def test_only_rows_of_the_tables_that_bad_rows_name_are_set_aside() -> None:
+    """Where one of them names no table, or several, the whole message is: a row of it may be of any."""
+    one, other = TableName("shop", "a"), TableName("shop", "b")
+    named, either = DecodeError("", tables=[one]), AmbiguousName("", tables=[one, other])
+    scan = WindowScan(Window({}), {}, DecodeTask("open", DecoderOptions(), TypeRules(), ("*.*",), (), upto=TS))
+    scan.bad = [
+        BadMessage(PLACE, 1, named, (one,)),
+        BadMessage(PLACE, 2, named, (one,)),
+        BadMessage(PLACE, 2, DecodeError("", tables=[other]), (other,)),
+        BadMessage(PLACE, 3, named, (one,)),
+        BadMessage(PLACE, 3, DecodeError(""), (other,)),
+        BadMessage(PLACE, 4, either, (one,)),
+        BadMessage(PLACE, 4, named, (one,)),
+    ]
+
+    assert scan.skip == {PLACE: {1: {one}, 2: {one, other}, 3: frozenset(), 4: frozenset()}}
