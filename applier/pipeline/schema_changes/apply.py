@@ -12,7 +12,7 @@ from applier.changefeed.filter import TableFilter
 from applier.changefeed.table import TableName, TableVersion
 from applier.changefeed.types import TypeRules
 from applier.config.settings import Policy, TablesSection
-from applier.ddl.actions import Action, Alteration, CreateTable, NoRows, by_table, effect, kind, touches
+from applier.ddl.actions import Action, Alteration, CreateTable, NoRows, RecoverTable, by_table, effect, kind, touches
 from applier.errors import SchemaChangeRefused, TableMismatch
 from applier.pipeline.batches.commit import doubt
 from applier.pipeline.scan.statements import Ddl
@@ -200,7 +200,7 @@ class DdlApplier:
                 self.state.keep_versions()
         elif verdict.ignored_for is not IgnoredFor.LEFT_OUT:
             if decision == "applied":
-                decision = self._pass_done(group) if done else self._do(change, group)
+                decision = self._pass_done(change, group) if done else self._do(change, group)
             elif not done and (kept := left_behind(group, self.state.tables)):
                 doubt(self.targets, kept)
             move_past(change, group, self.state, self.targets, ignored=decision == "ignored")
@@ -225,9 +225,11 @@ class DdlApplier:
             self._note_absent(change, touches(first)[0], kind(first))
         return decision
 
-    def _pass_done(self, group: Sequence[Action]) -> Decision:
+    def _pass_done(self, change: SchemaChange, group: Sequence[Action]) -> Decision:
         for action in group:
             self._tables.pass_done(action)
+            if isinstance(action, RecoverTable):
+                self._rows.know_again(change, action)
         return "applied"
 
     def _note_absent(self, change: SchemaChange, name: TableName, what: str) -> None:

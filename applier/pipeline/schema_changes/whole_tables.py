@@ -12,11 +12,11 @@ from applier.config.settings import TablesSection
 from applier.ddl import actions
 from applier.errors import RELOAD, SchemaChangeRefused
 from applier.pipeline.schema_changes import moved_names
-from applier.pipeline.schema_changes.apply_to_rows import dropped, is_kept, make_way
+from applier.pipeline.schema_changes.apply_to_rows import dropped, is_kept, make_way, truncated
 from applier.pipeline.schema_changes.track import declared, move_past
 from applier.pipeline.state import State
 from applier.pipeline.tables import parking
-from applier.pipeline.tables.ddl_stamp import DDL, DROPPED_AT, TRUNCATED_AT, is_in, mark, shown
+from applier.pipeline.tables.ddl_stamp import DDL, DROPPED_AT, is_in, mark, shown
 from applier.pipeline.tables.table_maker import refuse_held
 from applier.pipeline.tables.target_tables import TargetTables
 from applier.sink.write.table_writer import TableWriter
@@ -125,7 +125,7 @@ class TableDdl:
         writer = self.targets.writer(name)
         if writer is None or is_in(writer.known, change):
             return
-        marks = {DDL: mark(change), TRUNCATED_AT: str(change.commit_ts)}
+        marks = {DDL: mark(change), **truncated(change, self.state.tables.get(name), self.state.completeness.get(name))}
         stamp = self.targets.feed.stamp(change.commit_ts, marks, writer)
         self.targets.committed(writer, writer.truncate(stamp).snapshot_id)
 
