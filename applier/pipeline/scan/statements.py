@@ -15,7 +15,7 @@ from applier.ddl.spelling import Spelling
 from applier.ddl.statement_head import head
 from applier.errors import RELOAD, SchemaChangeRefused
 from applier.order.barrier import Barrier
-from applier.order.renames import sequence
+from applier.order.renames import followed, sequence
 
 _RENAME = "rename-table"
 
@@ -162,7 +162,9 @@ def _arranged(parts: Sequence[Ddl], names: Spelling, texts: Sequence[str]) -> li
     pairs = [(rename.table, rename.to) for rename in renames]
     concerned = [name for rename in renames for name in (rename.table, rename.to)]
     found = _as_taken([part for part in parts if _rename(part) is not None], texts)
-    order = found or sequence(pairs, {name for name in concerned if name in names})
+    there = {name for name in concerned if name in names}
+    lasts = [part.barrier.change.named for part in parts if _rename(part) is not None]
+    order = found or followed(pairs, lasts, there) or sequence(pairs, there)
     arranged: list[Ddl | Barrier] = [part.barrier for part in parts]
     for place, at in zip(places, order or range(len(places)), strict=True):
         part = parts[places[at]]
