@@ -54,8 +54,11 @@ class Ddl:
             actions = [names.spelt(action) for action in parse(change.sql, change.database, before, after)]
         except SchemaChangeRefused as error:
             found = head(change.sql, change.database)
-            tables = [names.of(name) for name in found.tables]
-            return Ddl(barrier, (), tables, found.kind, error)
+            if found.databases:
+                what = f"FLASHBACK DATABASE brings back rows of all tables of database {found.databases[0]}"
+                refused = SchemaChangeRefused(f"{what}, which no message holds.", RELOAD)
+                return Ddl(barrier, (), names.of_dropped(*found.databases), found.kind, refused)
+            return Ddl(barrier, (), [names.of(name) for name in found.tables], found.kind, error)
         dropped = [database for action in actions if (database := effect(action).database)]
         return Ddl(barrier, actions, names.of_databases(dropped))
 

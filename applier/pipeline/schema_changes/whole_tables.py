@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+from applier.changefeed.completeness import Reason
 from applier.changefeed.event import SchemaChange
 from applier.changefeed.filter import TableFilter
 from applier.changefeed.table import TableName
@@ -144,7 +145,7 @@ class TableDdl:
         self._free(change, rename.to)
         writer = self.targets.writer(rename.table)
         if writer is not None and not self.is_renamed(change, rename.to):
-            self._refuse_taken(change, rename)
+            _refuse_taken(change, rename, self.targets.writer(rename.to))
             if not is_in(writer.known, change):
                 # The mark is there before the name: found under the new one it says that the rename was made.
                 writer.stamp(self.targets.feed.stamp(change.commit_ts, {DDL: mark(change)}, writer))
@@ -164,6 +165,13 @@ class TableDdl:
         if is_kept(self.targets.writer(name)):
             moved_names.begin(self.state)
             make_way(self.targets, name)
+
+    def come_back(self, names: Sequence[TableName], reason: Reason) -> None:
+        """Park tables whose rows came back unseen; what is kept of them from before is no longer what they are."""
+        admits = TableFilter(self.settings.include).admits
+        for name in filter(admits, names):
+            parking.park(self.state, self.targets, name, reason)
+            self._make_way(name)
 
     def pass_done(self, action: actions.Action) -> None:
         """Follow tables to the names that a step which failed gave them; the catalog has them so."""
@@ -203,7 +211,7 @@ class TableDdl:
             return
         if self.targets.identifier(rename.to) == writer.table.identifier:
             return
-        self._refuse_taken(change, rename)
+        _refuse_taken(change, rename, self.targets.writer(rename.to))
         known = writer.known
         if known is not None and known.extra.get(DDL) != mark(change):
             # As in `_rename`: the mark is there before the name.
@@ -212,14 +220,17 @@ class TableDdl:
         self._move(writer, rename.to)
         self.targets.renamed(rename.table, rename.to)
 
-    def _refuse_taken(self, change: SchemaChange, rename: actions.RenameTable) -> None:
-        """In offset order the rename out of a name may lie in a part of its topic that is not read yet."""
-        target = self.targets.writer(rename.to)
-        if target is not None and target.table.setting(DROPPED_AT) is None:
-            what = f"Table {rename.table} becomes {rename.to}, but another table has that name: {shown(change.sql)}."
-            raise SchemaChangeRefused(what, RELOAD)
-
     def is_renamed(self, change: SchemaChange, to: TableName) -> bool:
         """Whether a table has its new name already."""
         target = self.targets.writer(to)
         return target is not None and is_in(target.known, change)
+
+
+def _refuse_taken(change: SchemaChange, rename: actions.RenameTable, target: TableWriter | None) -> None:
+    """In offset order the rename out of a name may lie in a part of its topic that is not read yet."""
+    if target is None or target.table.setting(DROPPED_AT) is not None:
+        return
+    what = f"Table {rename.table} becomes {rename.to}, but another table has that name: {shown(change.sql)}."
+    other = f"No changefeed writes the Iceberg table {target.table}. Drop it there, or give it another name"
+    again = "start `applier run -c FILE` again."
+    raise SchemaChangeRefused(what, RELOAD if target.known else f"{other}, and {again}")
