@@ -12,6 +12,7 @@ from applier.changefeed.applied_offsets import AppliedOffsets
 from applier.changefeed.position import FeedPosition
 from applier.changefeed.route import Route
 from applier.changefeed.table import TableName
+from applier.config import own_namespaces
 from applier.config.settings import TablesSection
 from applier.errors import BY_HAND, RangeRefused, TableMismatch, TransientError
 from applier.pipeline.schema_changes.apply_to_rows import make_way
@@ -22,7 +23,6 @@ from applier.pipeline.tables.loads import LOADED, LoadRecord
 from applier.pipeline.tables.table_maker import refuse_held
 from applier.pipeline.tables.target_tables import TargetTables
 from applier.sink.commit.stamp import OFFSETS
-from applier.sink.control import tables
 from applier.sink.iceberg import clone
 from applier.sink.iceberg.table import Table
 from applier.sink.write.table_writer import TableWriter
@@ -34,7 +34,7 @@ class CopyOutdated(TransientError):
 
 def namespace(changefeed: str) -> str:
     """Where the copies of a changefeed are."""
-    return f"{tables.namespace(changefeed)}__resume"
+    return own_namespaces.resumes(changefeed)
 
 
 @dataclass(slots=True)
