@@ -67,6 +67,7 @@ class SchemaChange:
         database: Database that unqualified names in `sql` belong to; "" where the message does not say.
         after: The table after the DDL, where the message carries it.
         before: The table before the DDL, where the message carries it.
+        table: Table that the message names beside the statement, in `database`; "" where it names none.
     """
 
     commit_ts: int
@@ -74,6 +75,17 @@ class SchemaChange:
     database: str
     after: TableVersion | None = None
     before: TableVersion | None = None
+    table: str = ""
+
+    @property
+    def named(self) -> TableName | None:
+        """The table that the message names beside the statement, or that it describes; None if it does neither.
+
+        Of a RENAME of several tables each part names the last name of its table, also where later parts give it that.
+        """
+        if self.after is not None:
+            return self.after.name
+        return TableName(self.database, self.table) if self.database and self.table else None
 
     @property
     def id(self) -> DdlId:

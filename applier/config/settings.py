@@ -14,6 +14,7 @@ from pydantic import ConfigDict, Field, PrivateAttr, model_validator
 from applier.changefeed.filter import TableFilter, TablePattern
 from applier.changefeed.table import TableName
 from applier.config.changefeed import ChangefeedSection
+from applier.config.own_namespaces import without_own
 from applier.config.readers import Reader, with_format
 from applier.config.reading.paths import of_file, sqlite_file
 from applier.config.reading.places import lines_of
@@ -90,7 +91,8 @@ class TablesSection(Section):
     __pydantic_extra__: dict[str, LayoutSection] = Field(init=False)
 
     include: tuple[str, ...] = ("*.*",)
-    """TiCDC's filter rules, e.g. `shop.*`, `!shop.tmp_*`; the last that fits wins."""
+    """TiCDC's filter rules, e.g. `shop.*`, `!shop.tmp_*`; the last that fits wins. Databases that lie among the tables
+    of the changefeed itself (`applier_<name>`, and the same with `__load` or `__resume`) are always left out."""
     route: str = "{database}.{table}"
     """Iceberg namespace and table of an upstream table: `{database}` and `{table}` stand for its names, and dots
     separate levels, as in `lake.{database}.{table}`."""
@@ -267,6 +269,11 @@ class Config(Section):
     def path(self) -> str:
         """Path of the file, for commands in messages."""
         return self._path
+
+    @model_validator(mode="before")
+    @classmethod
+    def _leave_out_own(cls, given: Any) -> Any:
+        return without_own(given)
 
     @property
     def _java_has_login(self) -> bool:

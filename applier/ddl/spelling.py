@@ -33,6 +33,7 @@ class Spelling:
         self._databases = {name.folded[0]: name.database for name in self._names.values()}
         self._databases |= {name.folded[0]: name.database for name in self._tables}
         self._doubted: set[TableName] = set()
+        self._dropped: dict[str, list[TableName]] = {}
 
     def __contains__(self, name: TableName) -> bool:
         return name in self._tables
@@ -45,6 +46,14 @@ class Spelling:
         """All names in some databases, in order."""
         wanted = {fold(database) for database in databases}
         return sorted(name for name in self._names.values() if name.folded[0] in wanted)
+
+    def of_dropped(self, database: str, to: str) -> list[TableName]:
+        """The tables of a dropped database that comes back, by their names in the database `to`.
+
+        Where the DROP DATABASE lies further back, they are all that the database ever had.
+        """
+        found = self._dropped.get(fold(database)) or self.of_databases([database])
+        return [self._new(TableName(to, name.table)) for name in found]
 
     def spelt(self, action: Action) -> Action:
         """The action with the names of its tables as they are spelt; new names keep the letters of the text."""
@@ -67,6 +76,9 @@ class Spelling:
     def follow(self, action: Action) -> None:
         """Move past an action whose names are spelt."""
         done = effect(action)
+        if done.database:
+            wanted = fold(done.database)
+            self._dropped[wanted] = [name for name in self._tables.values() if name.folded[0] == wanted]
         for name in done.leaving(list(self._names)):
             self._tables.pop(name, None)
             self._names.pop(name, None)

@@ -7,6 +7,9 @@ from dataclasses import dataclass
 from applier.changefeed.table import TableName
 from applier.ddl.tokens import Token, Tokens, Unreadable, statements
 
+FLASHBACK_DATABASE = "flashback-database"
+"""Kind of a statement that brings a dropped database back; no policy names it, as no message holds the rows."""
+
 _KINDS = {
     "CREATE TABLE": "create-table",
     "TRUNCATE TABLE": "truncate-table",
@@ -17,6 +20,8 @@ _KINDS = {
     "RENAME TABLE": "rename-table",
     "ALTER TABLE": "",
     "ALTER IGNORE TABLE": "",
+    "FLASHBACK DATABASE": FLASHBACK_DATABASE,
+    "FLASHBACK SCHEMA": FLASHBACK_DATABASE,
 }
 
 _CARRIES = ("RENAME", "EXCHANGE")
@@ -30,10 +35,12 @@ class StatementHead:
     Attributes:
         kind: Its kind, as policies call it; "" where the head leaves it open, as for ALTER TABLE.
         tables: All tables that it concerns; () where that is not certain.
+        databases: Of `FLASHBACK DATABASE` the database that comes back, and its name from then on; else ().
     """
 
     kind: str = ""
     tables: tuple[TableName, ...] = ()
+    databases: tuple[str, ...] = ()
 
 
 def head(sql: str, database: str) -> StatementHead:
@@ -51,6 +58,9 @@ def _head(statement: list[Token], database: str) -> StatementHead:
     tokens = Tokens(statement, database)
     found = tokens.skip(*_KINDS)
     kind = _KINDS.get(found, "")
+    if kind == FLASHBACK_DATABASE:
+        name = tokens.name()
+        return StatementHead(kind, databases=(name, tokens.name() if tokens.skip("TO") else name))
     if not found or kind in ("recover-table", "rename-table"):
         return StatementHead(kind)
     tokens.if_exists()

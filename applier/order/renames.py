@@ -3,6 +3,7 @@
 TiCDC sends each rename of `RENAME TABLE a TO tmp, b TO a, tmp TO b` as a message of its own, all with one commit ts.
 With a topic per table their offsets count different messages, and the old architecture up to v8.5.4 sends them in any
 order even in one topic. So the names decide: a rename into a name that is taken waits for the rename out of it.
+Each message also names the last name of its table, which tells the renames of one table from those of another.
 """
 
 from __future__ import annotations
@@ -37,6 +38,53 @@ def sequence(renames: Sequence[tuple[TableName, TableName]], there: AbstractSet[
         taken = (taken - {old}) | {new}
         found.append(ready[0])
     return found
+
+
+def followed(
+    renames: Sequence[tuple[TableName, TableName]],
+    lasts: Sequence[TableName | None],
+    there: AbstractSet[TableName],
+) -> list[int] | None:
+    """Places of the renames in an order of the statement; None where their messages do not prove one.
+
+    Args:
+        renames: The old and the new name of each.
+        lasts: The name that the message of each names: the one that its table has after the statement.
+        there: The tables that are known before it.
+    """
+    if all(last == new for last, (_, new) in zip(lasts, renames, strict=True)):
+        # It may be the name of the part, whatever the table is called in the end.
+        return None
+    of_tables: dict[TableName, list[int]] = {}
+    for place, last in enumerate(lasts):
+        if last is None:
+            return None
+        of_tables.setdefault(last, []).append(place)
+    paths = [_path(renames, places, last) for last, places in of_tables.items()]
+    left = [path for path in paths if path]
+    if len(left) < len(paths):
+        return None
+    taken, found = {renames[path[0]][0] for path in left} | there, list[int]()
+    while left:
+        path = next((path for path in left if renames[path[0]][1] not in taken), None)
+        if path is None:
+            return None
+        place = path.pop(0)
+        old, new = renames[place]
+        taken = (taken - {old}) | {new}
+        found.append(place)
+        left = [path for path in left if path]
+    return found
+
+
+def _path(renames: Sequence[tuple[TableName, TableName]], places: Sequence[int], last: TableName) -> list[int]:
+    """The renames of one table from its first name to its last; [] where they lead elsewhere, or one is missing."""
+    into = {renames[place][1]: place for place in places}
+    path, at = list[int](), last
+    while (place := into.pop(at, None)) is not None:
+        path.insert(0, place)
+        at = renames[place][0]
+    return path if len(path) == len(places) else []
 
 
 def _is_open(

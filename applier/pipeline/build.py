@@ -252,6 +252,7 @@ def assemble(config: Config, source: Source, catalog: Catalog, state: State) -> 
         parks=config.changefeed.on_bad_message == "stop" and config.changefeed.on_table_error == "park",
     )
     ddl_handler = DdlApplier(targets, state, config.ddl, config.tables, rules)
+    ddl_handler.is_stopped = config.changefeed.on_table_error == "stop"
     maintenance = Maintenance(config.maintenance, targets, state.control.confirm)
     state.config_path = config.path
     pipeline = Pipeline(config, source, scanner, targets, ddl_handler, state, maintenance)

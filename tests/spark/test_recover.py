@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from applier.changefeed.completeness import LIVE, Why, incomplete
 from applier.changefeed.table import TableName
 from applier.errors import SchemaChangeRefused
 from applier.pipeline.schema_changes import apply_to_rows
@@ -93,6 +94,56 @@ def test_truncated_rows_come_back_under_another_name(
 
     assert applier.rows("q") == [(1, "a"), (100, "c"), (199, "d"), (99, "b")]
     assert applier.rows("p") == [(5, "new")]
+
+
+@pytest.mark.parametrize("restart", [False, True])
+def test_truncated_rows_come_back_where_no_message_describes_them(start: Start, restart: bool) -> None:
+    """The columns are those that the table had before the TRUNCATE, and a RENAME finds the table."""
+    applier = start()
+    partitioned(applier)
+    name = TableName(applier.database, "p")
+    applier.state.completeness[name] = LIVE
+    applier.ddl("TRUNCATE TABLE p")
+    applier.insert("p", (5, "new"))
+    applier.checkpoint()
+    if restart:
+        applier.restart()
+    applier.ddl("FLASHBACK TABLE p TO q")
+    applier.checkpoint()
+    if restart:
+        applier.restart()
+
+    applier.ddl("RENAME TABLE q TO r")
+
+    assert applier.rows("r") == [(1, "a"), (100, "c"), (199, "d"), (99, "b")]
+    assert applier.rows("p") == [(5, "new")]
+    assert applier.state.completeness[TableName(applier.database, "r")] == LIVE
+    assert [column.name for column in applier.versions[TableName(applier.database, "r")].columns] == ["id", "v"]
+
+
+def test_truncated_rows_come_back_in_the_columns_of_their_time(start: Start) -> None:
+    """What the truncated table became afterwards says nothing of the rows that it had."""
+    applier = start()
+    partitioned(applier)
+    applier.ddl("TRUNCATE TABLE p")
+    applier.ddl("ALTER TABLE p ADD COLUMN w INT, DROP COLUMN v")
+
+    applier.ddl("FLASHBACK TABLE p TO q")
+
+    assert applier.rows("q") == [(1, "a"), (100, "c"), (199, "d"), (99, "b")]
+
+
+def test_a_table_that_lacked_rows_before_its_truncate_lacks_them_when_they_come_back(start: Start) -> None:
+    """The TRUNCATE made the table whole, but not the rows that it removed."""
+    applier = start()
+    partitioned(applier)
+    applier.state.completeness[TableName(applier.database, "p")] = incomplete(Why.NO_CREATE)
+    applier.ddl("TRUNCATE TABLE p")
+
+    applier.ddl("FLASHBACK TABLE p TO q")
+
+    assert applier.state.completeness[TableName(applier.database, "p")].is_live
+    assert applier.state.completeness[TableName(applier.database, "q")] == incomplete(Why.CAME_BACK)
 
 
 def test_a_table_that_was_not_kept_cannot_come_back(start: Start) -> None:

@@ -144,3 +144,82 @@ def test_a_load_brings_back_what_is_not_computed(make: Make, tmp_path: Path) -> 
     assert world.rows("a") == {1: date(2023, 1, 2)} | new
     assert world.rows("b") == {1: date(2024, 1, 2)} | new
     assert world.rows("c") == new
+
+
+@pytest.mark.parametrize("policy", ["park", "stop"])
+def test_a_way_past_a_ddl_is_printed_only_where_it_leads_on(policy: str, make: Make) -> None:
+    """A table that nothing is known of waits in front of no statement: only a run that ends can pass it."""
+    world: World = make()
+    world.settings["changefeed"] = {"on_table_error": policy}
+    world.settings["tables"] = {"include": ["shop.*", "!shop._*"]}
+    begun(world, "z")
+    ts = world.ddl("CREATE TABLE a (id BIGINT PRIMARY KEY) FROBNICATE BY 7")
+    world.put("z", 2)
+    world.resolve()
+    command = f"applier ddl skip {ts} -c {world.path} --why TEXT"
+    if policy == "stop":
+        assert command in world.obey(f"applier run -c {world.path} --once --take-over", code=3)
+        world.obey(command)
+        world.start()
+    else:
+        said = world.obey(f"applier run -c {world.path} --once --take-over")
+        assert "ddl skip" not in said
+        assert world.table("a").state == "parked"
+        world.ddl("RENAME TABLE _n TO b", "b")
+        world.resolve()
+        said = world.obey(f"applier run -c {world.path} --once --take-over")
+        assert "ddl skip" not in said
+        assert world.table("b").state == "parked"
+    assert (world.table("z").state, world.keys("z")) == ("in step", {1, 2})
+
+
+@pytest.mark.parametrize("steps", [1, 2])
+def test_a_database_that_comes_back_parks_its_tables_alone(steps: int, make: Make) -> None:
+    """No message holds their rows; a table that takes the name of one afterwards is another table."""
+    world: World = make()
+    begun(world, "ab")
+    other = {"database": "other"}
+    world.send({**other, "isDdl": True, "type": "CREATE", "sql": "CREATE DATABASE other"})
+    made = "CREATE TABLE z (id BIGINT PRIMARY KEY, v VARCHAR(9))"
+    world.send({**other, "table": "z", "isDdl": True, "type": "CREATE", "sql": made})
+    world.ddl("DROP DATABASE shop", "")
+    if steps == 2:
+        world.resolve()
+        world.run()
+    world.ddl("FLASHBACK DATABASE shop", "")
+    world.put("a", 2)
+    world.resolve()
+    world.run()
+
+    assert {name: world.table(name).state for name in "ab"} == dict.fromkeys("ab", "parked")
+    assert "FLASHBACK DATABASE brings back rows" in str(world.table("a").because)
+    assert "applier load" in str(world.table("a").way_out)
+    world.ddl("DROP TABLE a")
+    world.create("a")
+    world.put("a", 3)
+    world.resolve()
+    world.run()
+    assert (world.table("a").state, world.keys("a")) == ("in step", {3})
+    assert world.table("b").state == "parked"
+
+
+def test_a_forgotten_table_in_the_way_of_a_rename_is_named_where_it_is_refused(make: Make) -> None:
+    """What the refusal says makes way for the table, and the next start goes on."""
+    world: World = make()
+    begun(world, "ab")
+    world.settings["tables"] = {"include": ["shop.*", "!shop.b"]}
+    world.start()
+    world.obey(f"applier forget -c {world.path} --tables shop.b")
+    world.ddl("DROP TABLE b", "b")
+    world.resolve()
+    world.start()
+    world.settings["tables"] = {"include": ["shop.*"]}
+    world.ddl("RENAME TABLE a TO b", "b")
+    world.resolve()
+
+    said = world.obey(f"applier run -c {world.path} --once --take-over", code=3)
+
+    assert "No changefeed writes the Iceberg table" in said
+    world.spark.sql(f"DROP TABLE lake.{world.name}__shop.b")
+    world.start()
+    assert (world.table("b").state, world.keys("b")) == ("in step", {1})

@@ -204,3 +204,26 @@ def test_a_table_that_is_not_replicated_cannot_change_places(start: Start) -> No
 
     with pytest.raises(SchemaChangeRefused, match=r"The rows of table .*\.t, which are exchanged, are not here"):
         applier.ddl(EXCHANGE)
+
+
+@pytest.mark.parametrize("tables", [("p", "t"), ("t",)])
+def test_a_column_of_another_writer_goes_along_where_both_tables_have_it(start: Start, tables: tuple[str, ...]) -> None:
+    """Its values move with their rows; where one table lacks it, the refusal names it."""
+    applier = start()
+    partitioned(applier)
+    applier.insert("t", (7, "x"))
+    for table in tables:
+        applier.spark.sql(f"ALTER TABLE lake.{applier.database}.{table} ADD COLUMN note string")
+        applier.spark.sql(f"UPDATE lake.{applier.database}.{table} SET note = '{table}'")
+    for name in list(applier.state.tables):
+        applier.targets.forget(name)
+    exchange = "ALTER TABLE p EXCHANGE PARTITION p0 WITH TABLE t"
+    if len(tables) == 1:
+        with pytest.raises(SchemaChangeRefused, match=r"do not have the same columns \(note\)"):
+            applier.ddl(exchange)
+        return
+
+    applier.ddl(exchange)
+
+    assert applier.rows("p") == [(100, "c", "p"), (199, "d", "p"), (7, "x", "t")]
+    assert applier.rows("t") == [(1, "a", "p"), (99, "b", "p")]

@@ -80,6 +80,32 @@ def test_missing_row_is_a_mismatch_only_where_the_table_is_exact(
     assert writer.apply(batch, Stamp("shop", 1, 1), exact=False).rows_deleted == 0
 
 
+def test_a_column_of_another_writer_does_not_distinguish_rows(
+    spark: SparkSession, lake: Catalog, fresh_name: Callable[[], tuple[str, str]]
+) -> None:
+    """Of rows that are equal upstream a delete removes one, whatever others have filled in."""
+    name = fresh_name()
+    lake.create(name, COLUMNS)
+    table = lake.load(name)
+    assert table is not None
+    row, other = _row(random.Random(1)), _row(random.Random(2))
+    TableWriter(table, "shop", 1).apply(
+        KeylessBatch(_table([row, row, other]), _table([])), Stamp("shop", 1, 1), exact=True
+    )
+    spark.sql(f"ALTER TABLE lake.{'.'.join(name)} ADD COLUMN note string")
+    spark.sql(f"UPDATE lake.{'.'.join(name)} SET note = uuid()")
+    table = lake.load(name)
+    assert table is not None
+
+    applied = TableWriter(table, "shop", 1).apply(
+        KeylessBatch(_table([]), _table([row])), Stamp("shop", 1, 2), exact=True
+    )
+
+    assert applied.not_found == 0
+    left = read(spark, name).drop_columns(["note"]).to_pylist()
+    assert Counter(map(_text, left)) == Counter(map(_text, [row, other]))
+
+
 def _text(row: dict[str, Any]) -> str:
     return repr({**row, "t": row["t"] and row["t"].timestamp()})
 

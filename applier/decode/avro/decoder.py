@@ -61,6 +61,7 @@ class _Ddl(msgspec.Struct):
     query: str
     commit_ts: Tso = msgspec.field(name="commitTs")
     schema: str = ""
+    table: str = ""
 
 
 _DDL_DECODER = msgspec.json.Decoder(_Ddl)
@@ -328,4 +329,4 @@ def _schema_change(value: bytes) -> SchemaChange:
         ddl = _DDL_DECODER.decode(value[1:])
     except MALFORMED as error:
         raise DecodeError("It begins with the mark of a DDL, but what follows is none.") from error
-    return SchemaChange(ddl.commit_ts, ddl.query, ddl.schema)
+    return SchemaChange(ddl.commit_ts, ddl.query, ddl.schema, table=ddl.table)

@@ -208,7 +208,8 @@ class CanalJsonDecoder:
         if envelope.is_ddl:
             if not envelope.sql:
                 raise DecodeError("The DDL message holds no statement.", PROTOCOL_HINT)
-            return (SchemaChange(self._commit_ts(envelope), envelope.sql, envelope.database or ""),)
+            database, table = envelope.database or "", envelope.table or ""
+            return (SchemaChange(self._commit_ts(envelope), envelope.sql, database, table=table),)
         if envelope.type == "TIDB_WATERMARK":
             if extension is None or extension.watermark_ts is None:
                 raise DecodeError("The watermark message holds no watermark.")

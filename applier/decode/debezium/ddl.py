@@ -59,7 +59,7 @@ def schema_change(name: TableName, commit_ts: int, sql: str, database: str, chan
     the statement belong to `database`. `tableChanges` has one element, or none for a database and for TRUNCATE.
     """
     after = next((version for change in changes if (version := table_version(name, commit_ts, change))), None)
-    return SchemaChange(commit_ts, sql, database, after, after and _former(after, changes))
+    return SchemaChange(commit_ts, sql, database, after, after and _former(after, changes), name.table)
 
 
 def table_version(name: TableName, commit_ts: int, change: TableChange) -> TableVersion | None:

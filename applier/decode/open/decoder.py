@@ -130,7 +130,7 @@ class OpenDecoder:
             statement = read_json(_STATEMENTS, self.large.decompress(body), _WHAT)
             if not statement.q:
                 raise DecodeError("The DDL event holds no statement.", PROTOCOL_HINT)
-            return (SchemaChange(key.ts, statement.q, key.scm),)
+            return (SchemaChange(key.ts, statement.q, key.scm, table=key.tbl),)
         if key.t == _RESOLVED:
             return (Resolved(key.ts),)
         raise DecodeError(f"The event is of type {key.t}, which the Open protocol does not have.", PROTOCOL_HINT)

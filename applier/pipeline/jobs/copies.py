@@ -13,6 +13,7 @@ from applier.changefeed.completeness import Completeness
 from applier.changefeed.position import FeedPosition
 from applier.changefeed.route import Route
 from applier.changefeed.table import TableName
+from applier.config import own_namespaces
 from applier.config.settings import TablesSection
 from applier.errors import BY_HAND, RangeRefused, TableMismatch, TransientError
 from applier.pipeline.tables.changefeed import ADOPTED
@@ -23,7 +24,6 @@ from applier.pipeline.tables.recorder import Recorder
 from applier.pipeline.tables.table_maker import refuse_held
 from applier.pipeline.tables.target_tables import TargetTables
 from applier.sink.commit.stamp import OFFSETS
-from applier.sink.control import tables
 from applier.sink.control.table_record import RECORD, TableRecord
 from applier.sink.iceberg import clone
 from applier.sink.iceberg.table import Table
@@ -36,7 +36,7 @@ class CopyOutdated(TransientError):
 
 def namespace(changefeed: str) -> str:
     """Where the copies of a changefeed are."""
-    return f"{tables.namespace(changefeed)}__resume"
+    return own_namespaces.resumes(changefeed)
 
 
 @dataclass(slots=True)

@@ -15,7 +15,7 @@ from applier.ddl.spelling import Spelling
 from applier.ddl.statement_head import head
 from applier.errors import RELOAD, SchemaChangeRefused
 from applier.order.barrier import Barrier
-from applier.order.renames import sequence
+from applier.order.renames import followed, sequence
 
 _RENAME = "rename-table"
 
@@ -54,8 +54,11 @@ class Ddl:
             actions = [names.spelt(action) for action in parse(change.sql, change.database, before, after)]
         except SchemaChangeRefused as error:
             found = head(change.sql, change.database)
-            tables = [names.of(name) for name in found.tables]
-            return Ddl(barrier, (), tables, found.kind, error)
+            if found.databases:
+                what = f"FLASHBACK DATABASE brings back rows of all tables of database {found.databases[0]}"
+                refused = SchemaChangeRefused(f"{what}, which no message holds.", RELOAD)
+                return Ddl(barrier, (), names.of_dropped(*found.databases), found.kind, refused)
+            return Ddl(barrier, (), [names.of(name) for name in found.tables], found.kind, error)
         dropped = [database for action in actions if (database := effect(action).database)]
         return Ddl(barrier, actions, names.of_databases(dropped))
 
@@ -162,7 +165,9 @@ def _arranged(parts: Sequence[Ddl], names: Spelling, texts: Sequence[str]) -> li
     pairs = [(rename.table, rename.to) for rename in renames]
     concerned = [name for rename in renames for name in (rename.table, rename.to)]
     found = _as_taken([part for part in parts if _rename(part) is not None], texts)
-    order = found or sequence(pairs, {name for name in concerned if name in names})
+    there = {name for name in concerned if name in names}
+    lasts = [part.barrier.change.named for part in parts if _rename(part) is not None]
+    order = found or followed(pairs, lasts, there) or sequence(pairs, there)
     arranged: list[Ddl | Barrier] = [part.barrier for part in parts]
     for place, at in zip(places, order or range(len(places)), strict=True):
         part = parts[places[at]]

@@ -12,8 +12,9 @@ from applier.changefeed.filter import TableFilter
 from applier.changefeed.table import TableName, TableVersion
 from applier.changefeed.types import TypeRules
 from applier.config.settings import Policy, TablesSection
-from applier.ddl.actions import Action, Alteration, CreateTable, NoRows, by_table, effect, kind, touches
-from applier.errors import SchemaChangeRefused, TableMismatch
+from applier.ddl.actions import Action, Alteration, CreateTable, NoRows, RecoverTable, by_table, effect, kind, touches
+from applier.ddl.statement_head import FLASHBACK_DATABASE
+from applier.errors import DdlStopped, SchemaChangeRefused, TableMismatch
 from applier.pipeline.batches.commit import doubt
 from applier.pipeline.scan.statements import Ddl
 from applier.pipeline.schema_changes.apply_to_rows import RowDdlApplier, Rows
@@ -22,6 +23,7 @@ from applier.pipeline.schema_changes.decision import (
     UNREAD,
     DdlRules,
     Past,
+    Refusal,
     Verdict,
     at_its_place,
     decided,
@@ -61,6 +63,7 @@ class DdlApplier:
 
     Attributes:
         new_tables: Makes many tables at once.
+        is_stopped: A refused DDL ends the run, rather than parks its tables.
     """
 
     targets: TargetTables
@@ -70,6 +73,7 @@ class DdlApplier:
     rules: TypeRules
     past: Past = field(default_factory=dict)
     new_tables: NewTables = field(init=False)
+    is_stopped: bool = field(default=False, init=False)
     _rules: DdlRules = field(init=False)
     _tables: TableDdl = field(init=False)
     _columns: ColumnDdl = field(init=False)
@@ -113,7 +117,7 @@ class DdlApplier:
                 with terminal.waiting(f"applying {shown(change.sql)}"):
                     decision = self._carry_out(change, group, verdict, done=done)
             except (SchemaChangeRefused, TableMismatch) as refusal:
-                placed = at_its_place(refusal, change, self.state.config_path)
+                placed = self._placed(ddl, refusal)
                 self.new_tables.settle()
                 self.state.record([decided(change, group, "refused", placed.what)])
                 raise placed from refusal
@@ -166,10 +170,14 @@ class DdlApplier:
                 return True
         return False
 
+    def _placed(self, ddl: Ddl, refusal: Refusal) -> Refusal:
+        may_pass = self.is_stopped or isinstance(refusal, DdlStopped) or _waits(ddl, self.state, self.targets)
+        return at_its_place(refusal, ddl.barrier.change, self.state.config_path, may_pass=may_pass)
+
     def _pass_unread(self, ddl: Ddl) -> None:
         change = ddl.barrier.change
         verdict = self._rules.decide_unread(ddl, self.state.parked, self.state.ddl)
-        placed = verdict.refusal and at_its_place(verdict.refusal, change, self.state.config_path)
+        placed = verdict.refusal and self._placed(ddl, verdict.refusal)
         if verdict.decision == "skipped":
             # A statement that names no table may concern any of them.
             completeness.doubt(self.state, ddl.names or self.state.tables, _skipped(change))
@@ -189,6 +197,8 @@ class DdlApplier:
             raise placed from verdict.refusal
         for name in self.state.completeness.keys() & set(ddl.misnamed):
             self.state.completeness[name] = replace(self.state.completeness[name], is_misnamed=True)
+        if ddl.kind == FLASHBACK_DATABASE:
+            self._tables.come_back(ddl.names, Reason(Why.DDL, ddl.refused.clause if ddl.refused else ""))
         self.state.tables.move(change, ())
         self.state.keep_versions()
 
@@ -207,7 +217,7 @@ class DdlApplier:
                 self.state.keep_versions()
         elif verdict.ignored_for is not IgnoredFor.LEFT_OUT:
             if decision == "applied":
-                decision = self._pass_done(group) if done else self._do(change, group)
+                decision = self._pass_done(change, group) if done else self._do(change, group)
             elif not done and (kept := left_behind(group, self.state.tables)):
                 doubt(self.targets, kept)
             move_past(change, group, self.state, self.targets, ignored=decision == "ignored")
@@ -232,9 +242,11 @@ class DdlApplier:
             self._note_absent(change, touches(first)[0], kind(first))
         return decision
 
-    def _pass_done(self, group: Sequence[Action]) -> Decision:
+    def _pass_done(self, change: SchemaChange, group: Sequence[Action]) -> Decision:
         for action in group:
             self._tables.pass_done(action)
+            if isinstance(action, RecoverTable):
+                self._rows.know_again(change, action)
         return "applied"
 
     def _note_absent(self, change: SchemaChange, name: TableName, what: str) -> None:
@@ -242,6 +254,15 @@ class DdlApplier:
         if (name, what) not in self._absent:
             self._absent.add((name, what))
             logger().warning("ddl without a table", table=str(name), kind=what, commit_ts=change.commit_ts)
+
+
+def _waits(ddl: Ddl, state: State, targets: TargetTables) -> bool:
+    """Whether a table that a refused DDL parks waits in front of it, where `ddl skip` finds the DDL."""
+    if targets.feed.order.parts_at_ddl and any(effect(action).created for action in ddl.actions):
+        return True
+    found = [state.completeness.get(name) for name in ddl.names]
+    is_placed = any(known is not None and known.position is not None for known in found)
+    return is_placed or not ddl.names or any(name in state.tables for name in ddl.names)
 
 
 def _list(targets: TargetTables, group: Sequence[Action]) -> None:

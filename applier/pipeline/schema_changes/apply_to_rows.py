@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import TypeAlias
 
 import pyarrow as pa
 
+from applier.changefeed.completeness import LIVE, Completeness, Why, incomplete
 from applier.changefeed.event import SchemaChange
 from applier.changefeed.filter import TableFilter
 from applier.changefeed.table import TableName, TableVersion, fold
@@ -22,6 +23,8 @@ from applier.pipeline.tables.ddl_stamp import (
     DROPPED_AT,
     DROPPED_VERSION,
     TRUNCATED_AT,
+    TRUNCATED_STATE,
+    TRUNCATED_VERSION,
     is_in,
     mark,
     shown,
@@ -30,7 +33,7 @@ from applier.pipeline.tables.target_tables import TargetTables
 from applier.runtime import failpoints
 from applier.sink.commit.stamp import Stamp
 from applier.sink.control.rows import Decision
-from applier.sink.evolve.move_rows import Chosen, is_empty_of, replace_rows, snapshot_before, stage_rows
+from applier.sink.evolve.move_rows import Chosen, commit_of, is_empty_of, replace_rows, snapshot_before, stage_rows
 from applier.sink.iceberg.table import Table
 from applier.sink.tidb_partitions.predicate import PartitionRows, rows_of
 from applier.sink.write.table_writer import TableWriter
@@ -142,14 +145,15 @@ class RowDdlApplier:
         name = action.to or action.table
         here = self.targets.writer(name)
         if here is not None and is_in(here.known, change):
+            self.know_again(change, action)
             return
         kept = self._kept(change, action.table)
         live = self.targets.writer(action.table)
         truncated_at = int((live.table.setting(TRUNCATED_AT) if live else None) or 0)
         if kept is not None and _dropped_at(kept, change) > truncated_at:
-            self._undrop(change, self.targets.opened(kept), name)
+            self._undrop(change, action, self.targets.opened(kept))
         elif live is not None and truncated_at and name != action.table:
-            self._untruncate(change, live, str(truncated_at), name)
+            self._untruncate(change, action, live, str(truncated_at))
         else:
             what = f"{kind(action)} brings back rows of table {action.table} that are not here: {shown(change.sql)}."
             hint = f'Set tables.on_drop to "keep" to keep the rows of dropped tables. {RELOAD}'
@@ -164,11 +168,20 @@ class RowDdlApplier:
         kept = [table for table in tables if _dropped_at(table, change)]
         return max(kept, key=lambda table: _dropped_at(table, change), default=None)
 
-    def _undrop(self, change: SchemaChange, kept: TableWriter, name: TableName) -> None:
+    def know_again(self, change: SchemaChange, action: RecoverTable) -> None:
+        """Know a table that came back, where nothing but its own mark shows what it was."""
+        name = action.to or action.table
+        here = self.targets.writer(name)
+        number = None if here is None else here.table.setting(DROPPED_VERSION)
+        known = _numbered(self.state.versions.values(), action.table, number)
+        if change.after is None and known is not None and name not in self.state.tables:
+            self.state.track(known.renamed(name))
+
+    def _undrop(self, change: SchemaChange, action: RecoverTable, kept: TableWriter) -> None:
         """Take the mark of the drop off, and give the table its name back. It is marked as brought back first, so that
         after a crash it is not taken for one that makes way.
         """
-        number = kept.table.setting(DROPPED_VERSION)
+        name = action.to or action.table
         if not is_in(kept.known, change):
             kept.stamp(self._stamp(change, kept), unset=(DROPPED_AT,))
         if kept.table.identifier != self.targets.identifier(name):
@@ -176,39 +189,60 @@ class RowDdlApplier:
             self.targets.confirm()
             self.targets.catalog.rename(kept.table.identifier, self.targets.identifier(name))
         self.targets.forget(name)
-        self._track(change, name, number)
+        self.know_again(change, action)
         here = self.targets.writer(name)
         if here is not None:
             self.targets.committed(here, here.table.snapshot_id)
 
-    def _track(self, change: SchemaChange, name: TableName, number: str | None) -> None:
-        """Know the table again, where nothing but its own mark shows what it was."""
-        known = [version for version in self.state.versions.values() if str(version.version) == number]
-        if change.after is None and known and name not in self.state.tables:
-            self.state.track(known[-1].renamed(name))
-
-    def _untruncate(self, change: SchemaChange, live: TableWriter, truncated_at: str, name: TableName) -> None:
+    def _untruncate(self, change: SchemaChange, action: RecoverTable, live: TableWriter, truncated_at: str) -> None:
         """Make a table of the rows that another one had before it was truncated."""
-        before = snapshot_before(live.table, TRUNCATED_AT, truncated_at)
-        version = change.after
+        name = action.to or action.table
+        if (emptied := commit_of(live.table, TRUNCATED_AT, truncated_at)) is None:
+            what = f"The rows that table {action.table} had before its TRUNCATE have expired: {shown(change.sql)}."
+            raise SchemaChangeRefused(what, RELOAD)
+        number, version = live.table.setting(TRUNCATED_VERSION), change.after
         if version is None or version.name != name:
-            raise SchemaChangeRefused(f"The columns of table {name} are not known: {shown(change.sql)}.", RELOAD)
+            version = _numbered(self.state.versions.values(), action.table, number)
+        if version is None:
+            what = f"The columns that table {action.table} had before its TRUNCATE are not known: {shown(change.sql)}."
+            raise SchemaChangeRefused(what, RELOAD)
+        version = version.renamed(name)
         back = self.targets.ensure(version, self.targets.feed.stamp(change.commit_ts))
-        rows = partial(stage_rows, back.table, live.table, before)
-        snapshot_id = replace_rows(back.table, rows, self._stamp(change, back))
+        schema = live.table.schema_at(emptied.id)
+        rows = partial(stage_rows, back.table, live.table, emptied.parent_id, schema=schema)
+        known = LIVE if live.table.setting(TRUNCATED_STATE) == LIVE.state else incomplete(Why.CAME_BACK)
+        had = {DROPPED_VERSION: number or str(version.version), **self.targets.records.entries(name, back, known)}
+        snapshot_id = replace_rows(back.table, rows, self._stamp(change, back, had))
         back.reload()
         self.targets.committed(back, snapshot_id)
+        self.know_again(change, action)
 
     # ---- commits
 
-    def _stamp(self, change: SchemaChange, writer: TableWriter) -> Stamp:
-        return self.targets.feed.stamp(change.commit_ts, {DDL: mark(change)}, writer)
+    def _stamp(self, change: SchemaChange, writer: TableWriter, had: Mapping[str, str] | None = None) -> Stamp:
+        return self.targets.feed.stamp(change.commit_ts, {DDL: mark(change), **(had or {})}, writer)
 
 
 def dropped(commit_ts: int, version: TableVersion | None) -> dict[str, str]:
     """Entries of the stamp of a table that was dropped and is kept."""
     number = {DROPPED_VERSION: str(version.version)} if version else {}
     return {DROPPED_AT: str(commit_ts), **number}
+
+
+def truncated(change: SchemaChange, version: TableVersion | None, known: Completeness | None) -> dict[str, str]:
+    """Entries of the stamp of a TRUNCATE: what FLASHBACK TABLE brings back."""
+    number = str(version.version) if version else ""
+    return {
+        TRUNCATED_AT: str(change.commit_ts),
+        TRUNCATED_VERSION: number,
+        TRUNCATED_STATE: known.state if known else "",
+    }
+
+
+def _numbered(versions: Iterable[TableVersion], name: TableName, number: str | None) -> TableVersion | None:
+    """The version of a number, by preference of that very table: the table may have had another name then."""
+    found = [version for version in versions if str(version.version) == number]
+    return max(found, key=lambda version: version.name == name, default=None)
 
 
 def _dropped_at(table: Table, change: SchemaChange) -> int:

@@ -11,6 +11,7 @@ from applier.changefeed.filter import TableFilter
 from applier.changefeed.table import TableName
 from applier.config.settings import Policy
 from applier.ddl.actions import Action, effect, kind, touches
+from applier.ddl.statement_head import FLASHBACK_DATABASE
 from applier.errors import DdlStopped, SchemaChangeRefused, TableMismatch
 from applier.pipeline.ddl_progress import DdlProgress
 from applier.pipeline.scan.statements import Ddl
@@ -23,7 +24,7 @@ UNREAD = "unread"
 
 _PASSED = ("applied", "rewritten", "ignored", "skipped")
 
-_Refusal = TypeVar("_Refusal", bound=SchemaChangeRefused | TableMismatch)
+Refusal = TypeVar("Refusal", bound=SchemaChangeRefused | TableMismatch)
 
 Past: TypeAlias = Mapping[tuple[int, str, TableName, str], Decision]
 """What the policies came to when the feed passed: by commit ts, text, table and kind."""
@@ -104,6 +105,8 @@ class DdlRules:
         change, admits = ddl.barrier.change, self.include.admits
         if ddl.names and not any(admits(name) for name in ddl.names):
             return Verdict("ignored", IgnoredFor.LEFT_OUT)
+        if ddl.kind == FLASHBACK_DATABASE and not ddl.names:
+            return Verdict("without a table")
         if ddl.names and all(name in parked or not admits(name) for name in ddl.names):
             return Verdict("ignored", IgnoredFor.PARKED)
         part = SchemaDecision(change.commit_ts, unread_of(ddl), change.sql, ddl.kind or UNREAD, "refused")
@@ -158,17 +161,17 @@ def decided(
     return SchemaDecision(change.commit_ts, table, change.sql, kinds, decision, words, ignored_for=ignored_for)
 
 
-def at_its_place(refusal: _Refusal, change: SchemaChange, config: str) -> _Refusal:
-    """The refusal with the statement and its commit ts, and with the command that lets it pass."""
+def at_its_place(refusal: Refusal, change: SchemaChange, config: str, *, may_pass: bool) -> Refusal:
+    """The refusal with the statement and its commit ts, and where it `may_pass` with the command for that."""
     text = shown(change.sql)
     which = f"commit ts {change.commit_ts}" if text in refusal.what else f"commit ts {change.commit_ts}: {text}"
-    if isinstance(refusal, TableMismatch):
-        # The table would be no other one without the statement.
+    # Without the statement a table that does not fit would be no other one.
+    if isinstance(refusal, TableMismatch) or not may_pass:
         return _of(type(refusal)(f"{refusal.what} ({which})", refusal.hint), change)
     skip = f"Or pass this statement without its effect: applier ddl skip {change.commit_ts} -c {config} --why TEXT."
     return _of(type(refusal)(f"{refusal.what} ({which})", f"{refusal.hint.rstrip()} {skip}".strip()), change)
 
 
-def _of(refusal: _Refusal, change: SchemaChange) -> _Refusal:
+def _of(refusal: Refusal, change: SchemaChange) -> Refusal:
     refusal.ddl = change.commit_ts
     return refusal

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from applier.changefeed.completeness import LIVE
+from applier.changefeed.completeness import LIVE, Reason
 from applier.changefeed.event import SchemaChange
 from applier.changefeed.filter import TableFilter
 from applier.changefeed.table import TableName
@@ -13,11 +13,11 @@ from applier.config.settings import TablesSection
 from applier.ddl import actions
 from applier.errors import RELOAD, SchemaChangeRefused
 from applier.pipeline.schema_changes import moved_names
-from applier.pipeline.schema_changes.apply_to_rows import dropped
+from applier.pipeline.schema_changes.apply_to_rows import dropped, truncated
 from applier.pipeline.schema_changes.track import declared, move_past
 from applier.pipeline.state import State
 from applier.pipeline.tables import parking
-from applier.pipeline.tables.ddl_stamp import DDL, TRUNCATED_AT, is_in, mark, shown
+from applier.pipeline.tables.ddl_stamp import DDL, is_in, mark, shown
 from applier.pipeline.tables.table_maker import refuse_held
 from applier.pipeline.tables.target_tables import TargetTables
 from applier.sink.write.table_writer import TableWriter
@@ -128,7 +128,7 @@ class TableDdl:
         writer = self.targets.writer(name)
         if writer is None or is_in(writer.known, change):
             return
-        marks = {DDL: mark(change), TRUNCATED_AT: str(change.commit_ts)}
+        marks = {DDL: mark(change), **truncated(change, self.state.tables.get(name), self.state.completeness.get(name))}
         stamp = self.targets.stamp(name, change.commit_ts, marks, writer, LIVE)
         self.targets.committed(writer, writer.truncate(stamp).snapshot_id)
 
@@ -147,7 +147,7 @@ class TableDdl:
         self._free(change, rename.to)
         writer = self.targets.writer(rename.table)
         if writer is not None and not self.is_renamed(change, rename.to):
-            self._refuse_taken(change, rename)
+            _refuse_taken(change, rename, self.targets.writer(rename.to))
             if not is_in(writer.known, change):
                 # The mark is there before the name: found under the new one it says that the rename was made.
                 known = self.state.completeness.get(rename.table)
@@ -168,6 +168,13 @@ class TableDdl:
         if self.targets.dropped(name) is not None:
             moved_names.begin(self.state)
             self.targets.make_way(name)
+
+    def come_back(self, names: Sequence[TableName], reason: Reason) -> None:
+        """Park tables whose rows came back unseen; what is kept of them from before is no longer what they are."""
+        admits = TableFilter(self.settings.include).admits
+        for name in filter(admits, names):
+            parking.park(self.state, self.targets, name, reason)
+            self._make_way(name)
 
     def pass_done(self, action: actions.Action) -> None:
         """Follow tables to the names that a step which failed gave them; the catalog has them so."""
@@ -207,7 +214,7 @@ class TableDdl:
             return
         if self.targets.identifier(rename.to) == writer.table.identifier:
             return
-        self._refuse_taken(change, rename)
+        _refuse_taken(change, rename, self.targets.writer(rename.to))
         known = writer.known
         if known is not None and known.extra.get(DDL) != mark(change):
             # As in `_rename`: the mark is there before the name.
@@ -217,14 +224,17 @@ class TableDdl:
         self._move(writer, rename.to)
         self.targets.renamed(rename.table, rename.to)
 
-    def _refuse_taken(self, change: SchemaChange, rename: actions.RenameTable) -> None:
-        """In offset order the rename out of a name may lie in a part of its topic that is not read yet."""
-        target = self.targets.writer(rename.to)
-        if target is not None:
-            what = f"Table {rename.table} becomes {rename.to}, but another table has that name: {shown(change.sql)}."
-            raise SchemaChangeRefused(what, RELOAD)
-
     def is_renamed(self, change: SchemaChange, to: TableName) -> bool:
         """Whether a table has its new name already."""
         target = self.targets.writer(to)
         return target is not None and is_in(target.known, change)
+
+
+def _refuse_taken(change: SchemaChange, rename: actions.RenameTable, target: TableWriter | None) -> None:
+    """In offset order the rename out of a name may lie in a part of its topic that is not read yet."""
+    if target is None:
+        return
+    what = f"Table {rename.table} becomes {rename.to}, but another table has that name: {shown(change.sql)}."
+    other = f"No changefeed writes the Iceberg table {target.table}. Drop it there, or give it another name"
+    again = "start `applier run -c FILE` again."
+    raise SchemaChangeRefused(what, RELOAD if target.known else f"{other}, and {again}")

@@ -19,6 +19,12 @@ DROPPED_VERSION = "applier.dropped-version"
 TRUNCATED_AT = "applier.truncated-at"
 """Entry of the stamp of a TRUNCATE: its commit ts. FLASHBACK TABLE brings back the rows that it removed."""
 
+TRUNCATED_VERSION = "applier.truncated-version"
+"""The same of the `TableVersion.version` before it: the columns of those rows."""
+
+TRUNCATED_STATE = "applier.truncated-state"
+"""The same of the completeness before it: a TRUNCATE makes its table whole, and not the rows that it removed."""
+
 _SHOWN = 300
 
 

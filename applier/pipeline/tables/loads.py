@@ -11,7 +11,7 @@ from applier.changefeed.message import Count
 from applier.changefeed.partitioning import Partitioning
 from applier.changefeed.route import Route
 from applier.changefeed.table import TableName, TableVersion
-from applier.sink.control import tables
+from applier.config import own_namespaces
 from applier.sink.iceberg.catalog import Catalog
 from applier.sink.iceberg.table import Table
 
@@ -72,7 +72,7 @@ class LoadRecord(msgspec.Struct, frozen=True, omit_defaults=True):
 
 def namespace(changefeed: str) -> str:
     """Where the tables are that a changefeed loads."""
-    return f"{tables.namespace(changefeed)}__load"
+    return own_namespaces.loads(changefeed)
 
 
 def route(changefeed: str) -> str:

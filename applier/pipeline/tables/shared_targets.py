@@ -8,12 +8,13 @@ from dataclasses import dataclass, field
 from applier.changefeed.filter import TableFilter
 from applier.changefeed.route import Route
 from applier.changefeed.table import TableName, TableVersion, fold
+from applier.config import own_namespaces
 from applier.config.settings import Config
 from applier.ddl import actions
 from applier.ddl.schema_tracker import Tables
 from applier.errors import TableMismatch
 from applier.pipeline.scan.window_scan import WindowScan
-from applier.sink.control.tables import namespace
+from applier.runtime.logs import logger
 
 
 def refuse_shared(config: Config, scan: WindowScan, known: Tables, described: Iterable[TableVersion] = ()) -> None:
@@ -28,8 +29,7 @@ def refuse_shared(config: Config, scan: WindowScan, known: Tables, described: It
     Raises:
         TableMismatch: Two upstream tables have one Iceberg table, or one lies among the control tables.
     """
-    route, control = Route(config.tables.route), namespace(config.changefeed.name)
-    targets = _Targets(route, TableFilter(config.tables.include), control)
+    targets = _Targets.of(config)
     made = {name for ddl in scan.ddl for action in ddl.actions for name in actions.effect(action).brought}
     met = {name for name, _ in scan.results.parts} | {version.name for version in described}
     for name in sorted({*known, *(met - made)}):
@@ -45,8 +45,7 @@ def refuse_shared_names(config: Config, names: Iterable[TableName]) -> None:
     Raises:
         TableMismatch: As `refuse_shared`.
     """
-    control = namespace(config.changefeed.name)
-    targets = _Targets(Route(config.tables.route), TableFilter(config.tables.include), control)
+    targets = _Targets.of(config)
     for name in sorted(set(names)):
         targets.claim(name)
 
@@ -60,16 +59,24 @@ class _Targets:
 
     route: Route
     include: TableFilter
-    control: str
+    own: frozenset[tuple[str, ...]]
     _owners: dict[tuple[str, ...], TableName] = field(default_factory=dict)
 
-    def claim(self, name: TableName) -> None:
-        if not self.include.admits(name):
-            return
+    @staticmethod
+    def of(config: Config) -> _Targets:
+        own = frozenset(_folded((name,)) for name in own_namespaces.own(config.changefeed.name))
+        return _Targets(Route(config.tables.route), TableFilter(config.tables.include), own)
+
+    def claim(self, name: TableName, *, is_new: bool = False) -> None:
         identifier = self.route.identifier(name)
         target = ".".join(identifier)
-        if identifier[:-1] == (self.control,):
-            what = f"Upstream table {name} goes to {target}, the namespace in which this changefeed keeps its state."
+        is_own = _folded(identifier[:-1]) in self.own
+        what = f"Upstream table {name} goes to {target}, a namespace of this changefeed's own."
+        if not self.include.admits(name):
+            if is_own and is_new:
+                logger().warning("table left out", table=str(name), because=what)
+            return
+        if is_own:
             hint = f"Route it elsewhere with tables.route, or leave it out with tables.include: !{name}."
             raise TableMismatch(what, hint)
         other = self._owners.setdefault(_folded(identifier), name)
@@ -87,7 +94,7 @@ class _Targets:
             if self._owners.get(identifier) == name:
                 del self._owners[identifier]
         for name in done.brought:
-            self.claim(name)
+            self.claim(name, is_new=True)
 
 
 def _folded(parts: tuple[str, ...]) -> tuple[str, ...]:

@@ -8,6 +8,8 @@ from typing import Any
 
 import pyarrow as pa
 
+from applier.config import own_namespaces
+
 HOLDER = "applier.holder"
 STEP = "applier.step"
 """Properties of `CHECKPOINTS`: token of the holder, and the newest step: a reader can look for that one alone."""
@@ -38,7 +40,7 @@ class ControlTable:
 
 def namespace(changefeed: str) -> str:
     """The namespace of a changefeed's control tables."""
-    return f"applier_{changefeed}"
+    return own_namespaces.control(changefeed)
 
 
 def now() -> datetime:

@@ -16,9 +16,10 @@ from applier.errors import RELOAD, SchemaChangeRefused
 from applier.sink.commit.committer import Committer
 from applier.sink.commit.stamp import Stamp
 from applier.sink.evolve.rewrite import Column, LiveRows, write_anew
-from applier.sink.format.types import Field
+from applier.sink.format.types import Field, TableSchema
 from applier.sink.iceberg.commit import Change
 from applier.sink.iceberg.files import DataFile
+from applier.sink.iceberg.snapshot import Snapshot
 from applier.sink.iceberg.table import Table
 
 Chosen = Callable[[pa.Table], pa.BooleanArray]
@@ -33,25 +34,38 @@ def snapshot_before(table: Table, entry: str, value: str) -> int | None:
     Raises:
         SchemaChangeRefused: That snapshot has expired.
     """
-    for snapshot in table.history():
-        if snapshot.summary.get(entry) != value:
-            continue
-        if snapshot.parent_id is not None and not table.has_snapshot(snapshot.parent_id):
-            what = f"The rows that table {table} had before snapshot {snapshot.id} are needed, and have expired."
-            raise SchemaChangeRefused(what, RELOAD)
-        return snapshot.parent_id
-    return table.snapshot_id
+    made = commit_of(table, entry, value)
+    return table.snapshot_id if made is None else made.parent_id
 
 
-def stage_rows(target: Table, source: Table, snapshot_id: int | None, chosen: Chosen | None = None) -> list[DataFile]:
+def commit_of(table: Table, entry: str, value: str) -> Snapshot | None:
+    """The commit whose stamp has an entry; None if there is none, or it has expired.
+
+    Raises:
+        SchemaChangeRefused: The snapshot on which it was made has expired.
+    """
+    made = next((snapshot for snapshot in table.history() if snapshot.summary.get(entry) == value), None)
+    if made is not None and made.parent_id is not None and not table.has_snapshot(made.parent_id):
+        what = f"The rows that table {table} had before snapshot {made.id} are needed, and have expired."
+        raise SchemaChangeRefused(what, RELOAD)
+    return made
+
+
+def stage_rows(
+    target: Table,
+    source: Table,
+    snapshot_id: int | None,
+    chosen: Chosen | None = None,
+    schema: TableSchema | None = None,
+) -> list[DataFile]:
     """Write the chosen rows of a snapshot (None: no rows) of the source to data files of the target, a bounded part at
-    a time.
+    a time; in the columns of the source now, or in those of a `schema` that it had.
 
     Raises:
         SchemaChangeRefused: The tables do not have the same columns.
         TransientError: Catalog or storage did not answer.
     """
-    live, fields = LiveRows(source, snapshot_id), _paired(target, source)
+    live, fields = LiveRows(source, snapshot_id), _paired(target, source, schema or source.schema)
     return write_anew(live, fields, partial(_columns, chosen), target)
 
 
@@ -90,8 +104,8 @@ def _is_null(parts: Iterator[pa.Table]) -> bool:
     return all(rows.column(0).null_count == rows.num_rows for rows in parts)
 
 
-def _paired(target: Table, source: Table) -> list[Field]:
-    theirs = {fold(field.name): field for field in source.schema.fields}
+def _paired(target: Table, source: Table, schema: TableSchema) -> list[Field]:
+    theirs = {fold(field.name): field for field in schema.fields}
     ours = target.schema.fields
     pairs = [(field, theirs.get(fold(field.name))) for field in ours]
     unlike = [field.name for field, other in pairs if other is None or other.arrow != field.arrow]

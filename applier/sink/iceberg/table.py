@@ -128,6 +128,11 @@ class Table:
         """Schema as of the last `refresh`. A commit of files that were written with another one is refused."""
         return self._fact("schema", lambda: TableSchema.parse(json.dumps(self._written["schema"])))
 
+    def schema_at(self, snapshot_id: int) -> TableSchema:
+        """Schema with which a snapshot was committed that is still kept."""
+        found = self.handle.schemas().get(self._snapshot(snapshot_id).schemaId())
+        return TableSchema.parse(str(self.java.iceberg.SchemaParser.toJson(found)))
+
     @property
     def spec_json(self) -> dict[str, Any]:
         """Partition spec in Iceberg's JSON, as of the last `refresh`."""

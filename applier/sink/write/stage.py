@@ -144,11 +144,14 @@ class Stage:
             with timed(seconds, "rows"):
                 rows = FileWriter(layout, storage).stage(inserts, ())
         with timed(seconds, "locate"):
+            # What other writers put into columns of their own does not distinguish rows of upstream.
+            fields = [field for field in schema.fields if field.name in batch.deletes.column_names]
+            deletes = deletes.select([field.name for field in fields])
             found = index.candidates(deletes)
-            hits = positions_of(found, deletes, schema.fields, storage, self.threads, form=keyless.canonical)
+            hits = positions_of(found, deletes, fields, storage, self.threads, form=keyless.canonical)
             living, missing = alive(hits, index.files, storage), deletes.num_rows
             if living:
-                images = read_located(storage, index.files, living, schema.fields)
+                images = read_located(storage, index.files, living, fields)
                 living, missing = keyless.choose(deletes, images, living)
         return StagedBatch(rows, inserts.num_rows, _bitmaps(living), missing if self.exact else 0, seconds)
 

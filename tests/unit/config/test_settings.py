@@ -7,6 +7,8 @@ from typing import Any
 
 import pytest
 
+from applier.changefeed.filter import TableFilter
+from applier.changefeed.table import TableName
 from applier.config.changefeed import ChangefeedSection
 from applier.config.settings import Config, load, parse
 from applier.errors import ConfigError
@@ -251,3 +253,29 @@ def test_every_key_of_the_watching_sections_can_be_given() -> None:
     assert {name: section.model_fields_set for name, section in known.items()} == {
         name: set(type(section).model_fields) for name, section in known.items()
     }
+
+
+@pytest.mark.parametrize(
+    ("route", "left_out"),
+    [
+        ("{database}.{table}", ["applier_feed", "APPLIER_FEED__load", "applier_feed__RESUME"]),
+        ("applier_{database}.{table}", ["feed", "feed__load", "Feed__resume"]),
+        ("lake.{database}.{table}", []),
+        ("lake_{database}.{table}", []),
+    ],
+)
+def test_databases_that_lie_among_the_tables_of_the_changefeed_are_left_out(route: str, left_out: list[str]) -> None:
+    """In any letters, whatever `include` says; those beside them are not."""
+    raw = minimal(changefeed={"name": "feed", "protocol": "simple"}, tables={"route": route, "include": ["*.*"]})
+    admits = TableFilter(parse(raw).tables.include).admits
+
+    names = [
+        "applier_feed",
+        "APPLIER_FEED__load",
+        "applier_feed__RESUME",
+        "feed",
+        "feed__load",
+        "Feed__resume",
+        "feed_2",
+    ]
+    assert [name for name in names if not admits(TableName(name, "t"))] == left_out

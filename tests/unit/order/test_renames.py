@@ -7,7 +7,7 @@ from itertools import permutations
 import pytest
 
 from applier.changefeed.table import TableName
-from applier.order.renames import sequence
+from applier.order.renames import followed, sequence
 
 Renames = list[tuple[TableName, TableName]]
 
@@ -70,3 +70,46 @@ def test_order_that_names_do_not_determine_is_not_guessed(text: str, there: str)
 def test_renames_of_tables_that_are_not_here_keep_their_order() -> None:
     """Nothing depends on the order where no table of the renames is known."""
     assert sequence(_renames("b>c a>b"), set()) == [0, 1]
+
+
+@pytest.mark.parametrize(
+    ("text", "there"),
+    [
+        pytest.param("a>t b>a t>b", "ab", id="swap"),
+        pytest.param("a>t t>c b>a c>b", "ab", id="a swap by way of two names"),
+        pytest.param("a>t t>c b>a c>b", "a", id="a swap of which one table is known"),
+        pytest.param("a>t t>c", "a", id="a chain"),
+        pytest.param("a>t t>c c>d b>a x>b", "abx", id="a shift with a chain"),
+        pytest.param("a>t b>u t>v u>a v>b", "ab", id="two tables by way of their own names"),
+    ],
+)
+def test_messages_that_name_the_last_name_of_a_table_tell_tables_apart(text: str, there: str) -> None:
+    """Whatever order they come in, and where the known tables alone leave it open."""
+    renames = _renames(text)
+    lasts: dict[tuple[TableName, TableName], TableName] = {}
+    for place, pair in enumerate(renames):
+        last = pair[1]
+        for old, new in renames[place + 1 :]:
+            last = new if old == last else last
+        lasts[pair] = last
+    starts = "".join(name for name in "abx" if f"{name}>" in text)
+    wanted = _after(renames, list(range(len(renames))), starts)
+
+    for shuffled in permutations(renames):
+        order = followed(shuffled, [lasts[pair] for pair in shuffled], {_key(name) for name in there})
+        assert order is not None
+        assert _after(list(shuffled), order, starts) == wanted
+
+
+@pytest.mark.parametrize(
+    ("text", "lasts", "there"),
+    [
+        pytest.param("a>b b>c", "bc", "a", id="each names its own new name"),
+        pytest.param("a>b b>c", "cc", "ab", id="the name in between is a table"),
+        pytest.param("a>t b>a", "ba", "ab", id="a part is missing"),
+        pytest.param("a>b b>c", "ab", "a", id="each names its old name"),
+    ],
+)
+def test_messages_that_prove_no_order_are_not_counted_on(text: str, lasts: str, there: str) -> None:
+    """They may name something else than the last name, and a wrong order gives a table the rows of another."""
+    assert followed(_renames(text), [_key(last) for last in lasts], {_key(name) for name in there}) is None

@@ -249,3 +249,32 @@ def test_ddl_in_offset_order_are_refused_with_the_last_of_each_topic() -> None:
 
     with pytest.raises(RangeRefused, match="with --from t:0:8,u:0:10 and an offset for each other partition"):
         OwnDdl(frozenset([ORDERS]), {}, OffsetOrder(), {ORDERS: 0})(ddl)
+
+
+@pytest.mark.parametrize("order", list(permutations(range(4))))
+def test_a_chain_over_databases_goes_by_the_last_names_that_its_messages_name(order: tuple[int, ...]) -> None:
+    """Two tables swap names by way of two others, and the known tables alone leave open which goes first."""
+    a, c, x = TableName("d1", "a"), TableName("d1", "c"), TableName("d2", "x")
+    parts = [("d1.a", "d2.b", x), ("d2.b", "d1.c", x), ("d2.x", "d1.a", a), ("d1.c", "d2.x", x)]
+    barriers = [
+        Barrier(
+            SchemaChange(5, f"RENAME TABLE {parts[at][0]} TO {parts[at][1]}", last.database, table=last.table),
+            "t",
+            Position(0, offset, 0),
+        )
+        for offset, at in enumerate(order)
+        for last in [parts[at][2]]
+    ]
+
+    found = read_all(barriers, Spelling([a, x]))
+
+    assert all(ddl.refused is None and not ddl.is_loose for ddl in found)
+    tables = Tables([TableVersion(name, 1, ()) for name in (a, x)])
+    for ddl in found:
+        for action in ddl.actions:
+            assert isinstance(action, RenameTable)
+            assert action.table in tables
+            assert action.to not in tables
+            tables.apply(action, 5)
+    assert sorted(tables) == [a, x]
+    assert c not in tables

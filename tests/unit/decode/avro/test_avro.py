@@ -41,7 +41,7 @@ def test_control_messages() -> None:
     decode = AvroDecoder(schemas).decode
     ddl = json.dumps({"query": "DROP TABLE t", "type": 4, "schema": "shop", "table": "t", "commitTs": TS}).encode()
 
-    assert decode(None, b"\x01" + ddl) == (SchemaChange(TS, "DROP TABLE t", "shop"),)
+    assert decode(None, b"\x01" + ddl) == (SchemaChange(TS, "DROP TABLE t", "shop", table="t"),)
     assert decode(None, b"\x02" + TS.to_bytes(8, "big")) == (Resolved(TS),)
     events = decode(schemas.message("key", id=7), b"\x03" + TS.to_bytes(8, "big"))
     number = row_version(1, 0)

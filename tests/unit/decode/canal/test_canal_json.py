@@ -188,7 +188,7 @@ def test_a_statement_is_a_schema_change(kind: str) -> None:
     value = message(
         **empty, isDdl=True, type=kind, sql="RENAME TABLE `bank`.`a` TO `bank`.`account`", _tidb={"commitTs": 9}
     )
-    assert decode(value) == (SchemaChange(9, "RENAME TABLE `bank`.`a` TO `bank`.`account`", "bank"),)
+    assert decode(value) == (SchemaChange(9, "RENAME TABLE `bank`.`a` TO `bank`.`account`", "bank", table="account"),)
 
 
 OFFICIAL = {

@@ -253,7 +253,7 @@ def test_a_statement_is_a_schema_change() -> None:
     """DDL comes alone, with the database that its unqualified names belong to."""
     key = {"ts": 7, "scm": "bank", "tbl": "account", "t": 2}
     assert decode((key, {"q": "TRUNCATE TABLE `account`", "t": 11})) == [
-        SchemaChange(7, "TRUNCATE TABLE `account`", "bank")
+        SchemaChange(7, "TRUNCATE TABLE `account`", "bank", table="account")
     ]
     assert decode(({"ts": 7, "t": 2}, {"q": "DROP DATABASE `bank`", "t": 2})) == [
         SchemaChange(7, "DROP DATABASE `bank`", "")
