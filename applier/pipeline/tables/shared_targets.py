@@ -64,8 +64,11 @@ class _Targets:
 
     @staticmethod
     def of(config: Config) -> _Targets:
-        own = frozenset(_folded((name,)) for name in own_namespaces.own(config.changefeed.name))
-        return _Targets(Route(config.tables.route), TableFilter(config.tables.include), own)
+        name, route = config.changefeed.name, config.tables.route
+        # A job writes its copies there.
+        own = [each for each in own_namespaces.own(name) if not route.startswith(f"{each}.{{both}}")]
+        folded = frozenset(_folded((each,)) for each in own)
+        return _Targets(Route(route), TableFilter(config.tables.include), folded)
 
     def claim(self, name: TableName, *, is_new: bool = False) -> None:
         identifier = self.route.identifier(name)
