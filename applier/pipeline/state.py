@@ -181,9 +181,9 @@ class State:
             for known, form in [(self.completeness.get(name), self.tables.partitioning(name))]
             for identity in ["" if known is not None and known.is_parked else self.identity(name)]
         }
-        # Parked tables without any version, and those whose CREATE TABLE is yet to be read.
+        # Parked tables without any version, those whose CREATE TABLE is yet to be read, and those that DDL alone show.
         others = ((name, known) for name, known in self.completeness.items() if name not in found)
-        lost = {name: known for name, known in others if known.is_parked or known.origin is not None}
+        lost = {name: known for name, known in others if not known.is_live or known.origin is not None}
         return found | {name: Tracked(UNKNOWN, self.topics.get(name, ""), None, known) for name, known in lost.items()}
 
     def keep(

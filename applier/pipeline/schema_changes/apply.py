@@ -221,6 +221,8 @@ class DdlApplier:
             elif not done and (kept := left_behind(group, self.state.tables)):
                 doubt(self.targets, kept)
             move_past(change, group, self.state, self.targets, ignored=decision == "ignored")
+            if decision == "without a table":
+                completeness.meet_absent(group[0], self.state, self._rules.include.admits)
             self._tables.follow_include(group)
             if decision == "skipped":
                 # Afterwards: a CREATE TABLE or a TRUNCATE that was skipped made no table whole.

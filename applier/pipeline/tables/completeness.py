@@ -54,12 +54,14 @@ def judge(state: State, targets: TargetTables, config: Config, *, is_start: bool
         elif is_start and name not in state.unsettled:
             try_again(state, targets, name)
     _end_letters(state, targets)
-    for name, item in made.items() if targets.feed.order.parts_at_ddl else ():
+    for name, item in made.items():
         before = state.completeness.get(name)
         if item.is_left_out and admits(name) and (before is None or (before.is_parked and before.position is None)):
-            reason = Reason(Why.LEFT_OUT_BEFORE)
+            is_placed = targets.feed.order.parts_at_ddl
+            position = item.position if is_placed else None
             state.completeness.pop(name, None)  # As in `_follow_begun`.
-            state.completeness[name] = Completeness(reason, state.resolved_ts, item.position, is_due=True)
+            reason = Reason(Why.LEFT_OUT_BEFORE)
+            state.completeness[name] = Completeness(reason, state.resolved_ts, position, is_due=is_placed)
 
 
 def _leave_out_unlisted(state: State, targets: TargetTables, admits: Callable[[TableName], bool]) -> None:
@@ -251,6 +253,17 @@ def meet_ddl(name: TableName, state: State, targets: TargetTables, config: Confi
     """Take note of a table that a DDL changes before any row of it has come; its rows are yet to be judged."""
     why = Why.LOADED_BEFORE if _is_loaded(targets, name, config) else Why.UNMET
     state.completeness[name] = Completeness(Reason(why))
+
+
+def meet_absent(action: actions.Action, state: State, admits: Callable[[TableName], bool]) -> None:
+    """Take note of a table that a DDL changes and that is not here: it is there upstream, whoever made it."""
+    done = actions.effect(action)
+    moved = dict(done.moved)
+    gone = {name for name in done.leaving(actions.touches(action)) if name not in moved}
+    for name in (moved.get(name, name) for name in actions.touches(action)[:1] if name not in gone):
+        if admits(name) and name not in state.completeness:
+            state.completeness[name] = incomplete(Why.NO_CREATE)
+            _warn(state, [name])
 
 
 def is_unmet(name: TableName, state: State) -> bool:
