@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import NamedTuple
 
 from applier.changefeed.checkpoint import Checkpoint
@@ -11,6 +12,7 @@ from applier.changefeed.table import TableName
 from applier.changefeed.ts import age
 from applier.pipeline.tables.ddl_stamp import DROPPED_AT
 from applier.sink.commit.stamp import Stamp
+from applier.sink.control.table_record import TableRecord
 from applier.sink.iceberg.snapshot import Figures
 from applier.watch.report import StepProgress, TableProgress, TableState, Trouble, iso, iso_of
 
@@ -29,6 +31,24 @@ class TableHead(NamedTuple):
     stamp: Stamp | None = None
     has_cut: bool = True
     rolled_back: Trouble | None = None
+
+
+def with_records(last: Checkpoint, stamps: Mapping[TableName, Stamp | None]) -> Checkpoint:
+    """A checkpoint with what tables say of themselves since: they lack rows, or have left the feed.
+
+    Args:
+        last: The newest checkpoint.
+        stamps: The stamps of its tables.
+    """
+    tables = dict(last.tables)
+    for name, stamp in stamps.items():
+        record = None if stamp is None else TableRecord.told_by(stamp.extra)
+        is_settled = last.moving is None or name not in last.moving.tables
+        if record is not None and (record.name, record.job) == (name, "") and is_settled:
+            known, own = tables[name].completeness, record.known
+            if known is None or (not known.is_parked and own.is_parked) or (known.is_live and not own.is_live):
+                tables[name] = tables[name]._replace(completeness=own)
+    return replace(last, tables=tables)
 
 
 def table_progress(

@@ -22,8 +22,8 @@ from applier.pipeline.first_look import lost_catalog, new_lake
 from applier.pipeline.tables.loads import LoadRecord, place_of
 from applier.sink.control.tables import CHECKPOINTS
 from applier.watch.compose import Facts, compose, empty, in_cut
-from applier.watch.progress import TableHead, table_progress
-from applier.watch.report import StatusReport, TableProgress, Trouble
+from applier.watch.progress import TableHead, table_progress, with_records
+from applier.watch.report import StatusReport, Trouble
 from applier.watch.steps import moved
 
 _THREADS = 8
@@ -48,7 +48,10 @@ def status(
         last = view.checkpoint()
         if last is not None:
             steps = moved(view.recent(last), ORDERS[config.changefeed.order])
-            facts = Facts(last, _tables(lake, last, config), view.decisions(), view.letters(), steps)
+            heads = _heads(lake, last, config)
+            last = with_records(last, {name: head.stamp for name, _, head in heads if head is not None})
+            tables = [(name, table_progress(name, place, head, last)) for name, place, head in heads]
+            facts = Facts(last, tables, view.decisions(), view.letters(), steps)
             report = compose(
                 config, facts, max_lag_seconds, now_ms, lambda name: _loaded(lake, name, config), is_strict=is_strict
             )
@@ -66,12 +69,12 @@ def status(
         return replace(report, stale=(new,))
 
 
-def _tables(lake: Lake, last: Checkpoint, config: Config) -> list[tuple[TableName, TableProgress]]:
+def _heads(lake: Lake, last: Checkpoint, config: Config) -> list[tuple[TableName, tuple[str, ...], TableHead | None]]:
     names, route = sorted(last.tables), Route(config.tables.route)
     with ThreadPoolExecutor(_THREADS) as pool:
         found = list(pool.map(lambda name: lake.table(route.identifier(name)), names))
     pairs = zip(names, map(route.identifier, names), found, strict=True)
-    return [(name, table_progress(name, place, _head(name, table, last, config), last)) for name, place, table in pairs]
+    return [(name, place, _head(name, table, last, config)) for name, place, table in pairs]
 
 
 def _head(name: TableName, table: LakeTable | None, last: Checkpoint, config: Config) -> TableHead | None:
