@@ -27,7 +27,7 @@ from applier.decode.avro.namesakes import Lives
 from applier.decode.dump.export import Export
 from applier.decode.options import DecoderOptions
 from applier.decode.protocols import build
-from applier.errors import ApplierError, OutsideRefused, TransientError
+from applier.errors import ApplierError, CheckpointConflict, OutsideRefused, TransientError
 from applier.order.feed_order import ORDERS
 from applier.pipeline import topics
 from applier.pipeline.first_look import look_first, lost_catalog, new_lake
@@ -111,7 +111,7 @@ def assembled(
                 with beating(state, config.run.heartbeat_seconds), leaving(state.control.release):
                     STOPPING.check()
                     with terminal.waiting("reading the tables, and fencing them if another applier held them"):
-                        pipeline = with_retry(lambda: assemble(config, source, catalog, state))
+                        pipeline = with_retry(lambda: _assembled(config, source, catalog, state))
                         with_retry(lambda: completeness.keep(state, pipeline.targets))
                     STOPPING.check()
                     yield pipeline
@@ -206,6 +206,15 @@ def _taken(
 def _newest_epoch(catalog: Catalog, name: str, left: Sequence[LeftTable]) -> int:
     """The highest epoch that any table of the changefeed is stamped with, control tables included."""
     return max([checkpoints.lost_epoch(catalog.load, name), *(item.stamp.epoch for item in left)])
+
+
+def _assembled(config: Config, source: Source, catalog: Catalog, state: State) -> Pipeline:
+    """The pipeline, unless tables are newer than the checkpoint that this process has just taken."""
+    try:
+        return assemble(config, source, catalog, state)
+    except CheckpointConflict as error:
+        state.control.confirm()
+        raise lost_control.outdated(config.changefeed.name, error.what) from error
 
 
 def assemble(config: Config, source: Source, catalog: Catalog, state: State) -> Pipeline:

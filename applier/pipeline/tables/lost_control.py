@@ -13,7 +13,7 @@ from applier.runtime.logs import logger
 from applier.sink.commit.stamp import Stamp, read
 from applier.sink.control.control import Control, SchemaDecision
 from applier.sink.control.table_record import TableRecord
-from applier.sink.control.tables import SCHEMA_CHANGES, namespace
+from applier.sink.control.tables import CHECKPOINTS, SCHEMA_CHANGES, namespace
 from applier.sink.iceberg.catalog import Catalog
 
 
@@ -46,6 +46,16 @@ def _left(catalog: Catalog, identifier: tuple[str, ...], changefeed: str) -> Lef
         if stamp is not None and record is not None and stamp.changefeed == changefeed and not record.job:
             return LeftTable(record.name, stamp)
     return None
+
+
+def outdated(changefeed: str, why: str) -> TerminalError:
+    """The refusal of checkpoints that are older than what the tables say: they were restored from a backup."""
+    name = f"{namespace(changefeed)}.{CHECKPOINTS.name}"
+    way_out = (
+        f"If no other applier runs, set control table {name} to its newest snapshot again, or drop it, and start "
+        "`applier run -c FILE` again: the tables say what they have, and the feed is read from its beginning."
+    )
+    return TerminalError(f"The newest checkpoint is older than the tables: {why}.", way_out)
 
 
 def keep_decided(control: Control, last: Checkpoint, left: Sequence[LeftTable]) -> None:

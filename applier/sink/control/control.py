@@ -236,6 +236,14 @@ class Control:
 
     def _overtaken(self, last: Checkpoint | None) -> CheckpointConflict:
         found = newest_checkpoint(self.tables[CHECKPOINTS].newest().to_pylist())
+        step = int(self.tables[CHECKPOINTS].table.setting(STEP) or 0)
+        if found is not None and found.step < step:
+            what = f"Control table checkpoints of changefeed {self.changefeed} was set back: its newest row is of step"
+            way_out = "Set it to its newest snapshot again (system.set_current_snapshot), or drop it and start again:"
+            return CheckpointConflict(
+                f"{what} {found.step}, and it says itself that there was a step {step}.",
+                f"{way_out} the tables say themselves what they have, and the feed is read from its beginning.",
+            )
         holder, epoch = (found.holder, found.epoch) if found else ("nobody", 0)
         what = (
             f"Changefeed {self.changefeed} was taken by {holder} (epoch {epoch}) "
