@@ -31,7 +31,7 @@ from applier.changefeed.table import Column, TableName, TableVersion
 from applier.changefeed.types import TypeRules
 from applier.decode.decoder import WireForm
 from applier.decode.values.convert import Values
-from applier.decode.values.dates import ZonedText
+from applier.decode.values.dates import ZonedText, named_zone
 from applier.decode.values.target import Target
 
 Array: TypeAlias = "pa.Array[Any]"
@@ -121,7 +121,7 @@ def _date(array: Array, _values: Any, target: Target) -> str:
 
 
 def _timestamp(array: Array, values: Any, target: Target) -> str:
-    zones = _zones(values, target) - {"UTC", "Etc/UTC"}
+    zones = {named_zone(zone, target) for zone in _zones(values, target)} - {"UTC", "Etc/UTC"}
     if not zones:
         return ""
     if pa.types.is_string(array.type):
