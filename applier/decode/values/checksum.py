@@ -27,7 +27,7 @@ from applier.changefeed.types import BINARIES, INTEGERS
 from applier.decode.bounded_cache import MAX_KEPT
 from applier.decode.simple.json_form import Checksum
 from applier.decode.values.dates import ZonedText
-from applier.errors import DecodeError
+from applier.errors import DecodeError, IncompleteRow
 
 _U64 = Struct("<Q")
 _U32 = Struct("<I")
@@ -62,7 +62,9 @@ class RowChecksums:
             DecodeError: TiCDC marked the row as corrupted, or an image differs from its checksum.
         """
         if checksum.corrupted:
-            raise _damaged(change, "TiCDC found that a row of {} differs from its checksum")
+            # TiCDC wrote the message so: the name of its table is whole.
+            error = _damaged(change, "TiCDC found that a row of {} differs from its checksum")
+            raise IncompleteRow(error.what, error.hint, change.name)
         if change.after is not None and checksum.current and not self._matches(change, change.after, checksum.current):
             raise _damaged(change, "A row of {} differs from its checksum")
         # TiDB's own number for an old image is of the columns at its time, which may be fewer than the image now has.

@@ -19,6 +19,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from applier.decode.values.target import NO_CREATE, Target
+from applier.errors import RELOAD
 
 
 class ZonedText(msgspec.Struct, frozen=True, gc=False):
@@ -43,10 +44,13 @@ _DATE = re.compile(r"(\d{4})-(\d\d)-(\d\d)(?:[ T]\d\d:\d\d:\d\d(?:\.(\d{1,6}))?)
 _TIME = r"^-?\d{2,3}:\d\d:\d\d(\.\d{1,6})?$"
 _OFFSET = r"(Z|[+-]\d\d:\d\d)$"
 _MACHINE_ZONES = frozenset({"", "local", "localtime", "system", "posixrules", "factory"})
-_NAMELESS_HINT = (
+NAMELESS_HINT = (
     "Set changefeed.timezone to the `tz` of the TiCDC server, which without it is that of its environment variable TZ "
     "or of its machine, and start `applier run -c FILE` again."
 )
+"""The hint where TiCDC does not name the zone of a TIMESTAMP, and the configuration neither."""
+
+_LOST_FRACTION_HINT = f"Upgrade TiCDC: Open of v8.5.4 and v8.5.5 loses the fraction of TIME values. {RELOAD}"
 _ZONE_HINT = "Give TiCDC servers and changefeed an IANA time zone (tz=UTC is best) and set changefeed.timezone to it."
 
 
@@ -98,7 +102,16 @@ def to_times(values: Sequence[Any], target: Target) -> pa.Array[Any]:
     array = strings(values)
     if pc.all(pc.match_substring_regex(array, _TIME)).as_py() is False:
         raise target.refuse()
+    if pc.all(pc.match_substring_regex(array, _fractional(target.column.type.scale))).as_py() is False:
+        raise target.refuse("its text has other fractional digits than the column", _LOST_FRACTION_HINT)
     return array
+
+
+def _fractional(digits: int | None) -> str:
+    """A pattern of what ends as TiDB prints a TIME of some fractional digits; None for any."""
+    if digits is None:
+        return ""
+    return rf"\.\d{{{digits}}}$" if digits else r"^[^.]*$"
 
 
 def strings(values: Any) -> pa.Array[Any]:
@@ -203,7 +216,7 @@ def _in_zone(texts: Sequence[Any], zone: str, target: Target) -> tuple[pa.Array[
 def _is_utc(zone: str, target: Target) -> bool:
     if is_nameless(zone):
         what = "TiCDC does not name its time zone, which changefeed.timezone must name"
-        raise target.refuse(what, _NAMELESS_HINT)
+        raise target.refuse(what, NAMELESS_HINT)
     if _zone(zone) is None:
         raise target.refuse(f"{zone!r} is not the name of a time zone", _ZONE_HINT)
     return zone in ("UTC", "Etc/UTC")

@@ -327,6 +327,17 @@ def test_a_count_of_microseconds_is_no_text_while_the_digits_are_unknown(name: s
         to_array([0], Column("c", ColumnType(name)), SHANGHAI, TypeRules(zero_dates=zero_dates), "t.c")
 
 
+@pytest.mark.parametrize(
+    ("digits", "text"), [(3, "01:02:03"), (6, "-01:02:03"), (6, "01:02:03.123"), (0, "01:02:03.5")]
+)
+def test_a_time_of_other_digits_than_its_column_is_refused(digits: int, text: str) -> None:
+    """TiDB always prints as many as the column has: another text is that of a build that lost its fraction."""
+    whole = "01:02:03" + (f".{'0' * digits}" if digits else "")
+    assert convert([whole, None], ColumnType("time", scale=digits))[0].to_pylist() == [whole, None]
+    with pytest.raises(ValueRefused, match="its text has other fractional digits than the column"):
+        convert([whole, text], ColumnType("time", scale=digits))
+
+
 @pytest.mark.parametrize("zone", ["+08:00", "Mars/Base", "../../etc/passwd", "UTC\0"])
 def test_zones_that_are_none_are_refused(zone: str) -> None:
     """Offsets and unknown names are named, with the way out."""
