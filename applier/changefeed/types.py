@@ -35,6 +35,9 @@ _FIXED: dict[str, pa.DataType] = {
     "timestamp": pa.timestamp("us", tz="UTC"),
     "vector": pa.list_(pa.float32()),
 }
+OPEN = {"string": "text or bytes", "int64": "signed or unsigned numbers"}
+"""Types of columns whose rows leave open which of several TiDB types they have, and what their values may be."""
+
 DATE_TYPES = frozenset({"date", "datetime", "timestamp"})
 """Types whose zero and partial dates (`0000-00-00`, `2020-00-00`) have no Iceberg value."""
 
@@ -74,7 +77,7 @@ def arrow_type(column: ColumnType, rules: TypeRules = TypeRules(), path: str = "
     """Arrow type of a column; `path` is its `database.table.column`, for the rules of single columns.
 
     Raises:
-        ValueError: TiDB has no such type.
+        ValueError: TiDB has no such type, or rows leave open which type it is.
     """
     if column.name == "decimal":
         return _decimal(column)
@@ -88,6 +91,9 @@ def arrow_type(column: ColumnType, rules: TypeRules = TypeRules(), path: str = "
         return pa.bool_()
     if column.name in DATE_TYPES and rules.zero_date_policy(path) == "string":
         return pa.string()
+    if column.name in OPEN:
+        msg = f"no CREATE TABLE shows whether it holds {OPEN[column.name]}"
+        raise ValueError(msg)
     if column.name not in _FIXED:
         msg = f"TiDB has no column type {column.name!r}"
         raise ValueError(msg)

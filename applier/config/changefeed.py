@@ -50,6 +50,11 @@ class ChangefeedSection(Section):
         return PROTOCOLS[self.protocol]
 
     @property
+    def named_zone(self) -> str:
+        """`timezone` as the configuration names it; "" where it does not, and UTC would be a guess."""
+        return self.timezone if "timezone" in self.model_fields_set else ""
+
+    @property
     def session_zone(self) -> str | None:
         """IANA zone of TIMESTAMP defaults; None where the configuration does not name it.
 

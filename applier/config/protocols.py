@@ -51,7 +51,18 @@ class ProtocolTraits:
 
 
 PROTOCOLS: Mapping[str, ProtocolTraits] = {
-    "simple": ProtocolTraits(Capabilities(schema="messages"), utc_defaults=True),
+    "simple": ProtocolTraits(
+        Capabilities(
+            schema="messages",
+            losses=(
+                (
+                    "TiCDC v7.5.2 to v7.5.7 does not name the zone of TIMESTAMP (its location is Local), "
+                    "which changefeed.timezone must name."
+                ),
+            ),
+        ),
+        utc_defaults=True,
+    ),
     "open": ProtocolTraits(
         Capabilities(
             old_values="open.output-old-value",
@@ -112,7 +123,11 @@ PROTOCOLS: Mapping[str, ProtocolTraits] = {
                 "NULL in a column with a DEFAULT arrives as the default (since TiCDC v8.5.1).",
                 "Zero and partial dates arrive as NULL, in a TIMESTAMP or a NOT NULL column as 1970-01-01.",
                 "Years below 100 arrive moved to 1970 to 2069 (since TiCDC v8.5.1).",
-                "Without enable-tidb-extension, unsigned numbers and binary strings are shown by DDL messages alone.",
+                (
+                    "Unsigned numbers and binary strings come from the CREATE TABLE, unless rows mark them: "
+                    "enable-tidb-extension, since TiCDC v8.5.4 (new architecture) and v9.0."
+                ),
+                "Rows do not show the fractional digits of TIME: they come from the CREATE TABLE.",
                 "With debezium-disable-schema, rows wait for the DDL message that describes their table.",
                 "TiCDC v8.0 to v8.4 writes no Kafka key: tables.keys must name the key columns of each table.",
             ),
@@ -130,6 +145,7 @@ PROTOCOLS: Mapping[str, ProtocolTraits] = {
                 "Zero and partial dates arrive as NULL, in a TIMESTAMP or a NOT NULL column as 1970-01-01.",
                 "Years below 100 arrive moved to 1970 to 2069.",
                 "NOT NULL is shown for key columns alone.",
+                "Rows do not show the fractional digits of TIME: they come from the CREATE TABLE.",
                 "TiCDC refuses tables with a virtual generated column, and tables without a key.",
             ),
         ),

@@ -24,7 +24,7 @@ class WireForm:
         binary: Strings in columns of binary and blob types hold `base64`, `latin1` (one character a byte), are
             `escaped` as Go writes them, or come as `bytes` objects alone.
         members: Enum and set values are the `index` (enum: 1-based, set: bit mask) or the `label`.
-        zone: IANA name of the zone of TIMESTAMP text that carries none itself.
+        zone: IANA name of the zone of TIMESTAMP text that carries none itself; "" where nothing shows it.
         moved_years: The years 0 to 99 of dates come as 1970 to 2069, and zero dates as 1970-01-01.
         double_decimals: Decimals pass through a double.
     """

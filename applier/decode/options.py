@@ -22,6 +22,7 @@ class DecoderOptions:
         registry: `RegistrySection` of the configuration; None for a protocol without a registry. Never printed.
         by_offset: The feed is applied in offset order, so a time too coarse for a commit ts may stand in for one.
         keys: Key columns by `database.table`, for Debezium rows without a Kafka key.
+        nameless_zone: Zone of TIMESTAMP text that names a machine's, such as `Local`; "" where none is configured.
         max_bytes: Size of a message beyond which it is refused: as it came, in the claim-check storage, decompressed.
     """
 
@@ -31,4 +32,5 @@ class DecoderOptions:
     registry: Any = field(default=None, repr=False)
     by_offset: bool = False
     keys: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    nameless_zone: str = ""
     max_bytes: int = MAX_MESSAGE_BYTES

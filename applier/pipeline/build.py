@@ -360,5 +360,6 @@ def decoder_options(config: Config) -> DecoderOptions:
         config.registry,
         by_offset=section.order == "offset",
         keys={**keys, **config.tables.keys},
+        nameless_zone=section.named_zone,
         max_bytes=config.source.max_message_bytes,
     )

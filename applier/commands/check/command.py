@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
 
+from applier.changefeed.table import TableName
 from applier.commands.catalog_reader import open_lake
 from applier.commands.check.avro import Registrations
 from applier.commands.check.change import coming_ddl, coming_schema
@@ -18,10 +19,12 @@ from applier.commands.check.registry_side import reported
 from applier.commands.check.report import Report, TableReport
 from applier.commands.check.systems import Systems
 from applier.commands.check.upstream_tables import tracked
+from applier.commands.init.detect import Findings
 from applier.config.readers import unreadable
 from applier.config.settings import Config
 from applier.decode.registry.client import SchemaRegistry
 from applier.errors import ConfigError
+from applier.pipeline.build import supplied
 
 ATTEMPTS = 3
 """Rounds over the registry's addresses before it counts as unreachable: a person waits for the answer."""
@@ -77,7 +80,7 @@ def check(
         protocol=section.protocol,
         capabilities=section.traits.carries,
         systems=known.answers,
-        warnings=tuple(_warnings(sides, has_watermark=known.findings.has_watermark is True)),
+        warnings=tuple(_warnings(sides, known.findings)),
         subjects=tuple(map(reported, sides.shown())),
         tables=tuple(tables),
         changes=tuple(changes),
@@ -85,7 +88,7 @@ def check(
     )
 
 
-def _warnings(sides: Sides, *, has_watermark: bool) -> Iterator[str]:
+def _warnings(sides: Sides, findings: Findings) -> Iterator[str]:
     """What the tables will lack because of the protocol or of options, as far as messages do not show them on."""
     section, client = sides.config.changefeed, sides.client
     formats = {"": sides.config.tables.format_version, **(sides.replicas.formats if sides.replicas else {})}
@@ -99,13 +102,28 @@ def _warnings(sides: Sides, *, has_watermark: bool) -> Iterator[str]:
             "The registered schemas have no extension fields, so enable-tidb-extension is off and the feed carries no "
             'watermark: `applier run` waits for ever. Turn it on with avro-enable-watermark, or set order = "offset".'
         )
-    elif capabilities.resolved_ts != "always" and not has_watermark:
+    elif capabilities.resolved_ts != "always" and not findings.has_watermark:
         yield f"The watermark needs options of TiCDC: {capabilities.resolved_ts}. Without it `applier run` waits."
     # One option may turn on both.
-    is_on = has_watermark and capabilities.ddl == capabilities.resolved_ts
+    is_on = findings.has_watermark and capabilities.ddl == capabilities.resolved_ts
     if capabilities.ddl != "always" and not is_off and not is_on:
         yield f"DDL messages need options of TiCDC: {capabilities.ddl}."
     if is_off:
         yield "Without DDL messages a renamed column looks like one dropped and one added, and a TRUNCATE is not seen."
+    if lacking := _left_open(sides, findings):
+        yield (
+            f"Rows of {', '.join(map(str, sorted(lacking)))} leave open whether columns hold text or bytes, signed or "
+            "unsigned numbers: `applier run` parks the table unless a CREATE TABLE shows it, in the feed or in the "
+            "folder [upstream] schemas."
+        )
     if not capabilities.exact_decimals:
         yield "Decimals pass through a double on the wire: digits beyond the 15th are lost."
+
+
+def _left_open(sides: Sides, findings: Findings) -> set[TableName]:
+    """Tables whose rows leave types open that nothing known shows; none where the export cannot be read."""
+    left = {*findings.open} - findings.made - set(sides.replicas.known if sides.replicas else ())
+    try:
+        return {name for name in left if name not in supplied(sides.config)}
+    except ConfigError:
+        return set()  # The row of the export says so.

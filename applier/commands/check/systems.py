@@ -25,6 +25,7 @@ from applier.consume.source import Source
 from applier.consume.spark import KafkaTopics, topics_alone
 from applier.decode.dump.export import Export
 from applier.decode.registry.client import SchemaRegistry
+from applier.decode.values.dates import NAMELESS_HINT
 from applier.errors import ApplierError, ConfigError, DecodeError, SourceLost, TransientError
 from applier.pipeline.first_look import lost_catalog, new_lake
 from applier.runtime.figures import counted
@@ -169,6 +170,10 @@ def _messages(
         what = f"None of the {findings.messages} messages looked at is of protocol {protocol}.{like}"
         raise DecodeError(what, "check changefeed.protocol, the topics, and TiCDC's `protocol` of the sink.")
     found.findings = findings
+    if findings.nameless and not config.changefeed.named_zone:
+        tables = ", ".join(map(str, sorted(findings.nameless)))
+        what = f"TiCDC does not name the time zone of TIMESTAMP values, which changefeed.timezone must name: {tables}."
+        raise DecodeError(what, NAMELESS_HINT)
     mark = {True: ", with", False: ", without", None: ""}[findings.has_watermark]
     seen = counted(findings.messages, "message was", "messages were")
     return f"{seen} looked at: protocol {protocol}{mark and f'{mark} a resolved ts'}."

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeGuard
 
-from applier.changefeed.event import Event, Resolved, RowChange, SchemaChange
+from applier.changefeed.event import Bootstrap, Event, Resolved, RowChange, SchemaChange
 from applier.changefeed.table import TableName
+from applier.changefeed.types import OPEN
 from applier.config.protocols import PROTOCOLS
 from applier.config.registry import RegistrySection
 from applier.ddl.actions import CreateTable
@@ -16,6 +17,7 @@ from applier.ddl.parser import parse
 from applier.decode.decoder import Decoder
 from applier.decode.options import DecoderOptions
 from applier.decode.protocols import build
+from applier.decode.values.dates import ZonedText, is_nameless
 from applier.errors import (
     BatchRefused,
     ClaimCheckUnset,
@@ -40,6 +42,8 @@ class Findings:
         has_watermark: A resolved ts is among them; None while the protocol is not certain.
         has_claim_checks: Rows lie in a claim-check storage.
         tables: Tables of which there are rows; none while the protocol is not certain.
+        nameless: Those with a TIMESTAMP whose time zone TiCDC does not name.
+        open: Those with columns whose type rows leave open.
         made: Those whose CREATE TABLE is among the messages: of the others, older rows may be missing from the topic.
     """
 
@@ -49,6 +53,8 @@ class Findings:
     has_claim_checks: bool = False
     tables: tuple[TableName, ...] = ()
     made: frozenset[TableName] = frozenset()
+    nameless: frozenset[TableName] = frozenset()
+    open: frozenset[TableName] = frozenset()
 
 
 def decoders(registry: RegistrySection | None, only: str | None = None) -> dict[str, Decoder]:
@@ -69,7 +75,7 @@ def detect(messages: Sequence[Mapping[str, Any]], readers: Mapping[str, Decoder]
         TransientError: The schema registry does not answer.
     """
     count, claims, marks = Counter[str](), Counter[str](), Counter[str]()
-    rows, made = defaultdict[str, set[TableName]](set), defaultdict[str, set[TableName]](set)
+    rows, made, nameless, open_ = (defaultdict[str, set[TableName]](set) for _ in range(4))
     for message in messages:
         for name, decoder in readers.items():
             try:
@@ -86,6 +92,10 @@ def detect(messages: Sequence[Mapping[str, Any]], readers: Mapping[str, Decoder]
             marks[name] += any(isinstance(event, Resolved) for event in events)
             rows[name].update(event.name for event in events if isinstance(event, RowChange))
             made[name].update(table for event in events for table in _made(event))
+            nameless[name].update(
+                event.name for event in events if isinstance(event, RowChange) and _is_nameless(event)
+            )
+            open_[name].update(event.version.name for event in events if _is_open(event))
     likely = tuple(name for name, read in count.most_common() if read)
     if not likely:
         return Findings(len(messages), _of_registry(messages))
@@ -93,7 +103,19 @@ def detect(messages: Sequence[Mapping[str, Any]], readers: Mapping[str, Decoder]
         return Findings(len(messages), likely)
     (name,) = likely
     tables = tuple(sorted(rows[name]))
-    return Findings(len(messages), likely, marks[name] > 0, claims[name] > 0, tables, frozenset(made[name]))
+    sets = map(frozenset[TableName], (made[name], nameless[name], open_[name]))
+    return Findings(len(messages), likely, marks[name] > 0, claims[name] > 0, tables, *sets)
+
+
+def _is_nameless(row: RowChange) -> bool:
+    """Whether a TIMESTAMP of a row does not name its zone."""
+    values = (value for image in (row.before, row.after) for value in (image or {}).values())
+    return any(isinstance(value, ZonedText) and is_nameless(value.location) for value in values)
+
+
+def _is_open(event: Event) -> TypeGuard[Bootstrap]:
+    """Whether rows describe a table, and leave the type of a column open."""
+    return isinstance(event, Bootstrap) and any(column.type.name in OPEN for column in event.version.columns)
 
 
 def _made(event: Event) -> list[TableName]:

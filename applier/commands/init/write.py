@@ -69,7 +69,10 @@ def _changefeed(answers: Answers, sight: Sight | None, protocol: str | None) -> 
         yield f"# TiCDC's option: {traits.resolved_ts}. Where it cannot be turned on, rows can be"
         yield "# applied in the order of their offsets, so that a transaction may be seen in part:"
         yield '# order = "offset"'
-    if any("changefeed.timezone" in loss for loss in traits.losses):
+    if findings and findings.nameless:
+        yield "# TiCDC does not name the time zone of TIMESTAMP values: fill in that of its server."
+        yield '# timezone = "UTC"'
+    elif traits.schema != "messages" and any("changefeed.timezone" in loss for loss in traits.losses):
         yield '# timezone = "UTC"   # fill in the time zone of the TiCDC server, unless it is UTC'
     if findings and findings.has_claim_checks:
         yield '# claim_check = "s3://…"   # fill in TiCDC\'s claim-check-storage-uri: large rows lie there'

@@ -1,8 +1,8 @@
 """Makes the column, and the reader of its values, of a declared field of a Debezium row, in JSON or Avro.
 
 Debezium's names for types are Kafka Connect's (`int64`), made precise by a semantic one (`io.debezium.time.Date`).
-TiCDC adds TiDB's own (`tidb_type`) with `enable-tidb-extension`. Without it a column is as wide as its Connect type
-shows, unsigned numbers and binary strings cannot be determined, and the types that a DDL gave must make up for it.
+TiCDC of the new architecture adds TiDB's own (`tidb_type`) with `enable-tidb-extension`. Without it a column is as wide
+as its Connect type shows. Whether a string holds bytes, and an `int64` a sign, only a CREATE TABLE shows.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from typing import Any, TypeAlias
 import msgspec
 
 from applier.changefeed.table import Column, ColumnType
+from applier.changefeed.types import OPEN
 from applier.decode.avro.schema import members
 from applier.errors import DecodeError
 from applier.runtime.decimals import of_unscaled
@@ -42,11 +43,10 @@ _CONNECT = {
     "boolean": "bit",
     "int16": "smallint",
     "int32": "int",
-    "int64": "bigint",
     "float": "float",
     "double": "double",
-    "string": "text",
     "bytes": "blob",
+    **{name: name for name in OPEN},
 }
 _TIMES = frozenset({"date", "datetime", "timestamp", "time"})
 """Types whose values count in a unit that only the semantic name shows."""
@@ -59,7 +59,7 @@ class ConnectField(msgspec.Struct, frozen=True):
         name: Column name as upstream.
         connect: Connect type: `int16`, `string`, ….
         semantic: Semantic name, or "".
-        tidb: TiDB's type in lower case without length, or "" where the extension is off.
+        tidb: TiDB's type in lower case without length; "" where the extension is off, and in the old architecture.
         nullable: False for NOT NULL.
         default: As declared, in the wire's own form.
         parameters: `length` of bits, `allowed` of enums and sets, `precision` and `scale` of decimals.

@@ -34,7 +34,7 @@ class SimpleDecoder:
     """Decoder of the Simple protocol; JSON and Avro are distinguished by their first bytes."""
 
     def __init__(self, options: DecoderOptions) -> None:
-        self.wire = WireForm(binary="base64", members="index", zone=options.timezone)
+        self.wire = WireForm(binary="base64", members="index", zone=options.nameless_zone)
         self.large = LargeMessages(options, _is_plain)
         self._checksums = RowChecksums()
         self._names: Bounded[tuple[str, str], TableName] = Bounded()

@@ -31,10 +31,13 @@ from applier.changefeed.table import Column, TableName, TableVersion
 from applier.changefeed.types import TypeRules
 from applier.decode.decoder import WireForm
 from applier.decode.values.convert import Values
-from applier.decode.values.dates import ZonedText
+from applier.decode.values.dates import ZonedText, named_zone
 from applier.decode.values.target import Target
+from applier.errors import RELOAD
 
 Array: TypeAlias = "pa.Array[Any]"
+
+_NULL_HINT = f"Upgrade TiCDC: in Canal-JSON, v8.5.4 sends the text `null` as NULL. {RELOAD}"
 
 _ZERO = "1970-01-01"
 """What Debezium makes of a zero date."""
@@ -64,7 +67,7 @@ class Keys:
             zeros: How many zero dates became NULL.
 
         Raises:
-            ValueRefused: A value of the key is a zero date, or may stand for several values.
+            ValueRefused: A value of the key is NULL, a zero date, or may stand for several values.
         """
         name = self.version.name
         if column.name not in self.version.key:
@@ -75,6 +78,8 @@ class Keys:
             why = "it is a zero, partial or impossible date, which a key holds as text alone (tables.zero_dates_of)"
             hint = f'Set zero_dates_of = {{ "{path}" = "string" }} in [tables], and start `applier run -c FILE` again.'
             raise target.refuse(why, hint)
+        if array.null_count:
+            raise target.refuse("it is part of the key, and NULL, which no key is upstream", _NULL_HINT)
         why = self._why(values, array, target)
         if why and not _filter(self.rules.distinct_keys)(name):
             hint = (
@@ -121,7 +126,7 @@ def _date(array: Array, _values: Any, target: Target) -> str:
 
 
 def _timestamp(array: Array, values: Any, target: Target) -> str:
-    zones = _zones(values, target) - {"UTC", "Etc/UTC"}
+    zones = {named_zone(zone, target) for zone in _zones(values, target)} - {"UTC", "Etc/UTC"}
     if not zones:
         return ""
     if pa.types.is_string(array.type):

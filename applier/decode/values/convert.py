@@ -36,11 +36,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from applier.changefeed.table import Column
-from applier.changefeed.types import BINARIES, DATE_TYPES, INTEGERS, TEXTS, UINT64, TypeRules, arrow_type
+from applier.changefeed.types import BINARIES, DATE_TYPES, INTEGERS, OPEN, TEXTS, UINT64, TypeRules, arrow_type
 from applier.decode.decoder import WireForm
 from applier.decode.open.cells import unescape
 from applier.decode.values.dates import listed, strings, to_dates, to_datetimes, to_times, to_timestamps
-from applier.decode.values.target import Target
+from applier.decode.values.target import NO_CREATE, Target
 from applier.errors import ValueRefused
 from applier.runtime.decimals import of_unscaled
 
@@ -68,7 +68,8 @@ def to_array(values: Values, column: Column, wire: WireForm, rules: TypeRules, p
     try:
         arrow = arrow_type(column.type, rules, path)
     except ValueError as error:
-        raise Target(column, wire, pa.null(), "null", path).refuse(str(error)) from None
+        hint = (NO_CREATE,) if column.type.name in OPEN else ()
+        raise Target(column, wire, pa.null(), "null", path).refuse(str(error), *hint) from None
     # A traceback shows what an error was raised from, and the messages of Arrow hold the value: hence `from None`.
     target = Target(column, wire, arrow, rules.zero_date_policy(path), path)
     try:
@@ -269,7 +270,7 @@ def _label(index: int, target: Target) -> str:
         return ",".join(label for bit, label in enumerate(elements) if mask >> bit & 1)
     if elements:
         raise target.refuse("it names a member that the column does not have")
-    raise target.refuse("the members are not known", _NO_MEMBERS)
+    raise target.refuse("the members are not known", NO_CREATE)
 
 
 def _index(value: Any) -> int:
@@ -287,9 +288,6 @@ def _vector(values: Sequence[Any], target: Target) -> pa.Array[Any]:
     return array
 
 
-_NO_MEMBERS = (
-    "Read the changefeed from the CREATE TABLE on, or set [upstream] schemas to a folder with the CREATE TABLE text."
-)
 _FLOATS = msgspec.json.Decoder(list[float])
 _BYTES: dict[str, Callable[[str], bytes]] = {
     "base64": partial(binascii.a2b_base64, strict_mode=True),

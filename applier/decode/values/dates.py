@@ -18,7 +18,8 @@ import msgspec
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from applier.decode.values.target import Target
+from applier.decode.values.target import NO_CREATE, Target
+from applier.errors import RELOAD
 
 
 class ZonedText(msgspec.Struct, frozen=True, gc=False):
@@ -43,6 +44,13 @@ _DATE = re.compile(r"(\d{4})-(\d\d)-(\d\d)(?:[ T]\d\d:\d\d:\d\d(?:\.(\d{1,6}))?)
 _TIME = r"^-?\d{2,3}:\d\d:\d\d(\.\d{1,6})?$"
 _OFFSET = r"(Z|[+-]\d\d:\d\d)$"
 _MACHINE_ZONES = frozenset({"", "local", "localtime", "system", "posixrules", "factory"})
+NAMELESS_HINT = (
+    "Set changefeed.timezone to the `tz` of the TiCDC server, which without it is that of its environment variable TZ "
+    "or of its machine, and start `applier run -c FILE` again."
+)
+"""The hint where TiCDC does not name the zone of a TIMESTAMP, and the configuration neither."""
+
+_LOST_FRACTION_HINT = f"Upgrade TiCDC: Open of v8.5.4 and v8.5.5 loses the fraction of TIME values. {RELOAD}"
 _ZONE_HINT = "Give TiCDC servers and changefeed an IANA time zone (tz=UTC is best) and set changefeed.timezone to it."
 
 
@@ -58,8 +66,7 @@ def to_dates(values: Sequence[Any], target: Target) -> tuple[pa.Array[Any], int]
 def to_datetimes(values: Sequence[Any], target: Target) -> tuple[pa.Array[Any], int]:
     """DATETIME: text, or microseconds from 1970-01-01 00:00:00 on the same wall clock."""
     if target.as_text:
-        digits = target.column.type.scale
-        texts = [_clock_text(value, digits) if isinstance(value, int) else value for value in listed(values)]
+        texts = [_clock_text(value, _digits(target)) if isinstance(value, int) else value for value in listed(values)]
         return _as_text(texts, target), 0
     if int in _kinds(values):
         return pa.array(values, pa.int64()).cast(_MICROSECONDS), 0
@@ -90,12 +97,21 @@ def to_timestamps(values: Any, target: Target) -> tuple[pa.Array[Any], int]:
 def to_times(values: Sequence[Any], target: Target) -> pa.Array[Any]:
     """TIME: text, kept as it is, or microseconds, written as TiDB prints them."""
     if int in set(map(type, values)):
-        digits = target.column.type.scale
+        digits = _digits(target)
         values = [_time_text(value, digits) if isinstance(value, int) else value for value in values]
     array = strings(values)
     if pc.all(pc.match_substring_regex(array, _TIME)).as_py() is False:
         raise target.refuse()
+    if pc.all(pc.match_substring_regex(array, _fractional(target.column.type.scale))).as_py() is False:
+        raise target.refuse("its text has other fractional digits than the column", _LOST_FRACTION_HINT)
     return array
+
+
+def _fractional(digits: int | None) -> str:
+    """A pattern of what ends as TiDB prints a TIME of some fractional digits; None for any."""
+    if digits is None:
+        return ""
+    return rf"\.\d{{{digits}}}$" if digits else r"^[^.]*$"
 
 
 def strings(values: Any) -> pa.Array[Any]:
@@ -186,6 +202,7 @@ def _zoned_array(values: pa.StructArray, target: Target) -> tuple[pa.Array[Any],
 def _in_zone(texts: Sequence[Any], zone: str, target: Target) -> tuple[pa.Array[Any], int]:
     """Wall-clock text of one zone to timestamps in UTC."""
     array: Any
+    zone = named_zone(zone, target)
     array, zeros = _parse(texts, _MICROSECONDS, target)
     if array.null_count == len(array) or _is_utc(zone, target):
         return array.cast(_UTC), zeros
@@ -197,16 +214,27 @@ def _in_zone(texts: Sequence[Any], zone: str, target: Target) -> tuple[pa.Array[
 
 
 def _is_utc(zone: str, target: Target) -> bool:
+    if is_nameless(zone):
+        what = "TiCDC does not name its time zone, which changefeed.timezone must name"
+        raise target.refuse(what, NAMELESS_HINT)
     if _zone(zone) is None:
         raise target.refuse(f"{zone!r} is not the name of a time zone", _ZONE_HINT)
     return zone in ("UTC", "Etc/UTC")
 
 
+def is_nameless(zone: str) -> bool:
+    """Whether a name stands for the zone of a machine: `Local`, as TiCDC v7.5.2 to v7.5.7 writes it, `System`, ""."""
+    return zone.lower() in _MACHINE_ZONES
+
+
+def named_zone(zone: str, target: Target) -> str:
+    """The zone of a wall clock: what the wire form knows where TiCDC does not name it."""
+    return target.wire.zone if is_nameless(zone) else zone
+
+
 @lru_cache(maxsize=1024)
 def _zone(name: str) -> ZoneInfo | None:
-    """The zone of an IANA name; None for what stands for a machine's own setting or is no zone, an offset included."""
-    if name.lower() in _MACHINE_ZONES:
-        return None
+    """The zone of an IANA name; None for what is no zone, an offset included."""
     try:
         return ZoneInfo(name)
     except (ValueError, OSError, LookupError):
@@ -221,17 +249,23 @@ def _day_text(days: int) -> str:
     return (_EPOCH + timedelta(days=days)).date().isoformat()
 
 
-def _clock_text(microseconds: int, digits: int | None) -> str:
+def _digits(target: Target) -> int:
+    """Digits of the second that TiDB prints: a count of microseconds shows no zeros at its end."""
+    if target.column.type.scale is None:
+        raise target.refuse("no CREATE TABLE shows how many fractional digits it has", NO_CREATE)
+    return target.column.type.scale
+
+
+def _clock_text(microseconds: int, digits: int) -> str:
     moment = _EPOCH + timedelta(microseconds=microseconds)
     return moment.isoformat(" ", "seconds") + _fraction(moment.microsecond, digits)
 
 
-def _fraction(microsecond: int, digits: int | None) -> str:
-    digits = (6 if microsecond else 0) if digits is None else digits
+def _fraction(microsecond: int, digits: int) -> str:
     return f".{microsecond:06}"[: digits + 1] if digits else ""
 
 
-def _time_text(microseconds: int, digits: int | None) -> str:
+def _time_text(microseconds: int, digits: int) -> str:
     seconds, microsecond = divmod(abs(microseconds), 1_000_000)
     minutes, second = divmod(seconds, 60)
     hour, minute = divmod(minutes, 60)
@@ -243,7 +277,7 @@ def _utc_text(value: Any, target: Target) -> str | None:
     if value is None:
         return None
     if isinstance(value, int):
-        return _clock_text(value, target.column.type.scale)
+        return _clock_text(value, _digits(target))
     zoned = _with_zone(value, target)
     match = _DATE.fullmatch(zoned.value)
     if match is None:

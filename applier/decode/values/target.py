@@ -17,6 +17,11 @@ _HINT = (
     "export, with `applier load -c FILE --from DIR --tables TABLE`."
 )
 
+NO_CREATE = (
+    "Read the changefeed from the CREATE TABLE on, or set [upstream] schemas to a folder with the CREATE TABLE text."
+)
+"""The hint where a CREATE TABLE alone shows how to read a value."""
+
 
 @dataclass(frozen=True, slots=True)
 class Target:

@@ -232,7 +232,7 @@ class WindowScanner:
         moving = found.coming | _moved(every) if found.results.has_unplaced else before.moving
         found.job = replace(before, cuts=cuts, typed=typed, order=order, shown=shown(found, known), moving=moving)
         revised = (not self.rows_describe and bool(found.ddl) and take_keys(found, known)) or found.job != before
-        stopped = self._stop_at_return(found, known) or _stop_at_part(found, known)
+        stopped = _stop_at_end(found) or self._stop_at_return(found, known) or _stop_at_part(found, known)
         return stopped or (revised and found.results.has_rows)
 
     def _stop_at_return(self, found: WindowScan, known: Known) -> bool:
@@ -245,7 +245,6 @@ class WindowScanner:
         if not self.template.order.parts_at_ddl or not ends or found.ceiling <= min(ends):
             return False
         found.ceiling = min(ends)
-        found.unpark(known)
         return True
 
 
@@ -285,6 +284,20 @@ def _passages(found: WindowScan, known: Known) -> Passages:
     names, spelt = {ddl.barrier.change.id: ddl.names for ddl in found.ddl}, spelling(found, known)
     told = ((item, names.get(item.change.id) or Ddl.of(item, spelt).names) for item in found.results.barriers)
     return passages(known.passed, told)
+
+
+def _stop_at_end(found: WindowScan) -> bool:
+    """Let the window end with the DDL that takes its name from a table which a message of this window parks.
+
+    The message may be of the next holder of the name: then it is behind the new end, and parks that one alone.
+    """
+    parked = found.parking.keys()
+    ends = [ddl.commit_ts for ddl in found.ddl if parked and ddl.takes(parked)]
+    if not found.job.order.parts_at_ddl or not ends or found.ceiling <= min(ends):
+        return False
+    found.ceiling = min(ends)
+    found.parking.clear()
+    return True
 
 
 def _stop_at_part(found: WindowScan, known: Known) -> bool:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby
 from typing import TypeAlias
@@ -103,6 +103,10 @@ class Ddl:
         done = [effect(action) for action in self.actions]
         ends = any(item.created or item.removed or item.database or item.moved for item in done)
         return ends and not parked.isdisjoint(self.names)
+
+    def takes(self, names: Collection[TableName]) -> bool:
+        """True if a table loses one of these names by it."""
+        return any(name in names for action in self.actions for name in effect(action).leaving(names))
 
 
 Taken: TypeAlias = Callable[[int], Sequence[str]]

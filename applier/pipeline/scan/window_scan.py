@@ -107,14 +107,6 @@ class WindowScan:
         self.parking |= new
         return bool(new)
 
-    def unpark(self, known: Known) -> None:
-        """Let no message park a table from above the ceiling, which came down: it is of the next table of the name."""
-        above = [
-            name for name, error in self.parking.items() if error.commit_ts > self.ceiling and name in known.tables
-        ]
-        for name in above:
-            del self.parking[name]
-
     def hold_set_aside(self) -> None:
         """Read dead letters again that may be of a table which is yet to be made, or to get its name: it lacks them."""
         for item in self.bad:

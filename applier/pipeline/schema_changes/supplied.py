@@ -16,7 +16,7 @@ from applier.pipeline.tables import completeness
 from applier.pipeline.tables.target_tables import TargetTables
 
 _NUMBERS = frozenset(
-    "tinyint smallint mediumint int bigint year float double decimal bit".split()  # noqa: SIM905 - a list of words
+    "tinyint smallint mediumint int bigint int64 year float double decimal bit".split()  # noqa: SIM905 - a list of words
 )
 _TIMES = frozenset({"date", "datetime", "timestamp"})
 _HINT = (

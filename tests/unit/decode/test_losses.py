@@ -10,10 +10,12 @@ import pytest
 
 from applier.changefeed.event import Bootstrap, RowChange
 from applier.changefeed.table import Column, TableName
+from applier.changefeed.types import OPEN
 from applier.config.protocols import PROTOCOLS
 from applier.decode.debezium.rows import UNKNOWN_VERSION
 from applier.decode.options import DecoderOptions
 from applier.decode.protocols import build
+from applier.decode.values.dates import ZonedText, is_nameless
 from applier.errors import IncompleteRow
 from tests import recordings
 from tests.fuzz.corpus import protocol_of
@@ -56,6 +58,24 @@ def _members(variant: str) -> Proof:
 
 def _precision(variant: str) -> Proof:
     return lambda folder: _told(variant, "t_dec.d_20_4", folder).type.length is None
+
+
+def _digits(variant: str) -> Proof:
+    return lambda folder: _told(variant, "t_time.c_time3", folder).type.scale is None
+
+
+def _nameless(_folder: Path) -> bool:
+    """The location of a recorded TIMESTAMP as those versions wrote it names a zone of the decoder's options alone."""
+    recorded = (record["value"] for record in recordings.records("types", "simple-json"))
+    message = next(value for value in recorded if b'"location":"UTC"' in value).replace(b'"UTC"', b'"Local"')
+    for zone in ("", "Asia/Shanghai"):
+        decoder = build("simple", DecoderOptions(nameless_zone=zone))
+        (row,) = decoder.decode(None, message)
+        assert isinstance(row, RowChange)
+        stamps = [value for value in (row.after or {}).values() if isinstance(value, ZonedText)]
+        if not stamps or not all(is_nameless(stamp.location) for stamp in stamps) or decoder.wire.zone != zone:
+            return False
+    return True
 
 
 def _zone(variant: str) -> Proof:
@@ -127,7 +147,7 @@ def _widths(folder: Path) -> bool:
 def _untold_signs(folder: Path) -> bool:
     columns = {place: _told("debezium-plain", place, folder).type for place in ("t_int.c_int_u", "t_bin.c_varbinary")}
     extended = {place: _told("debezium", place, folder).type for place in columns}
-    is_lost = not columns["t_int.c_int_u"].unsigned and columns["t_bin.c_varbinary"].name == "text"
+    is_lost = {kind.name for kind in columns.values()} == set(OPEN)
     return is_lost and extended["t_int.c_int_u"].unsigned and extended["t_bin.c_varbinary"].name == "varbinary"
 
 
@@ -163,7 +183,10 @@ def _left_out(folder: Path) -> bool:
 
 
 PROOFS: Mapping[str, Mapping[str, Proof]] = {
-    "simple": {},
+    "simple": {
+        "TiCDC v7.5.2 to v7.5.7 does not name the zone of TIMESTAMP (its location is Local), "
+        "which changefeed.timezone must name.": _nameless,
+    },
     "open": {
         "Rows do not name the members of enums and sets: they come from the CREATE TABLE.": _members("open"),
         "Rows do not show the precision of decimals: it comes from the CREATE TABLE.": _precision("open"),
@@ -192,15 +215,16 @@ PROOFS: Mapping[str, Mapping[str, Proof]] = {
     },
     "debezium": {
         **{sentence: _cells("debezium", sentence) for sentence in RULES["debezium"]},
-        "Without enable-tidb-extension, unsigned numbers and binary strings are shown by DDL messages alone.": (
-            _untold_signs
-        ),
+        "Unsigned numbers and binary strings come from the CREATE TABLE, unless rows mark them: "
+        "enable-tidb-extension, since TiCDC v8.5.4 (new architecture) and v9.0.": _untold_signs,
+        "Rows do not show the fractional digits of TIME: they come from the CREATE TABLE.": _digits("debezium"),
         "With debezium-disable-schema, rows wait for the DDL message that describes their table.": _waiting,
         "TiCDC v8.0 to v8.4 writes no Kafka key: tables.keys must name the key columns of each table.": _unnamed_keys,
     },
     "debezium-avro": {
         **{sentence: _cells("debezium-avro", sentence) for sentence in RULES["debezium-avro"]},
         "NOT NULL is shown for key columns alone.": _nullable,
+        "Rows do not show the fractional digits of TIME: they come from the CREATE TABLE.": _digits("debezium-avro"),
         "TiCDC refuses tables with a virtual generated column, and tables without a key.": _left_out,
     },
 }

@@ -99,3 +99,25 @@ def test_what_is_of_no_protocol_is_not_guessed() -> None:
 
     assert detect(noise, decoders(None)) == Findings(2)
     assert detect([], decoders(None)) == Findings()
+
+
+@pytest.mark.parametrize("zone", ["Local", "System", ""])
+def test_a_zone_that_ticdc_does_not_name_is_seen(zone: str) -> None:
+    """`applier run` refuses its values without `changefeed.timezone`, so `check` and `init` say so before."""
+    named = list(recordings.records("types", "simple-json"))
+    bare = [
+        {**message, "value": message["value"].replace(b'"location":"UTC"', f'"location":"{zone}"'.encode())}
+        for message in named
+    ]
+
+    assert detect(named, decoders(None)).nameless == frozenset()
+    assert {name.table for name in detect(bare, decoders(None)).nameless} >= {"t_time", "t_zero"}
+
+
+def test_tables_whose_rows_leave_types_open_are_seen() -> None:
+    """Debezium with TiDB's types names them all; without, strings and wide integers may be of several types."""
+    plain = detect(list(recordings.records("types", "debezium-plain")), decoders(None))
+
+    assert detect(list(recordings.records("types", "debezium")), decoders(None)).open == frozenset()
+    assert {"t_bin", "t_int", "t_text"} <= {name.table for name in plain.open}
+    assert plain.open <= plain.made

@@ -66,6 +66,10 @@ TWICE = (
         *(TIMESTAMP, SimpleDecoder(DecoderOptions()).wire, DEFAULT, "twice in the zone Australia/Lord_Howe"),
     ),
     (["1989-09-17 01:30:00"], TIMESTAMP, WireForm("latin1", "index", zone="Asia/Shanghai"), DEFAULT, "comes twice"),
+    (
+        [ZonedText("Local", "1989-09-17 01:30:00")],
+        *(TIMESTAMP, WireForm("base64", "index", zone="Asia/Shanghai"), DEFAULT, "twice in the zone Asia/Shanghai"),
+    ),
 )
 
 
@@ -82,6 +86,25 @@ def test_a_key_that_may_stand_for_two_is_refused(
     assert "set distinct_keys = ['shop.t'] in [tables]" in (refused.value.hint or "")
     vouched = TypeRules(zero_dates=rules.zero_dates, distinct_keys=VOUCHED.distinct_keys)
     assert typed(values, kind, wire, vouched) == typed(values, kind, wire, rules, key=False)
+
+
+@pytest.mark.parametrize("rules", [DEFAULT, VOUCHED, AS_TEXT])
+@pytest.mark.parametrize(
+    ("values", "kind", "wire"),
+    [
+        ([None], ColumnType("varchar"), CanalJsonDecoder(NEW_YORK).wire),
+        (pa.array(["x", None]), ColumnType("varchar"), TEXT),
+        ([b"", None], ColumnType("varbinary"), AVRO),
+        ([None, 1], ColumnType("int"), DEBEZIUM),
+        ([None], DATE, TEXT),
+    ],
+)
+def test_a_key_that_is_null_is_refused(values: Any, kind: ColumnType, wire: WireForm, rules: TypeRules) -> None:
+    """It is that of no row: a DELETE by it would leave its row there, also where the user knows all keys to differ."""
+    with pytest.raises(ValueRefused, match="it is part of the key, and NULL, which no key is upstream") as refused:
+        typed(values, kind, wire, rules)
+    assert "Upgrade TiCDC" in refused.value.hint
+    assert typed(values, kind, wire, rules, key=False)[values.index(None) if isinstance(values, list) else 1] is None
 
 
 APART = (

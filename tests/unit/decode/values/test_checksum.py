@@ -168,7 +168,7 @@ def test_an_hour_that_passes_twice_cannot_be_verified() -> None:
 
 
 def test_a_row_that_ticdc_found_corrupted_is_refused() -> None:
-    """Whatever the numbers are."""
+    """Whatever the numbers are; the message is as TiCDC wrote it, so its table alone is parked."""
     with pytest.raises(DecodeError, match="TiCDC found that a row of shop.t"):
         checker().verify(change({"id": "1", "v": "aa"}), Checksum(2, corrupted=True, current=AA))
 

@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from datetime import UTC, date, datetime
 from decimal import Decimal
 from typing import Any
 
+import msgspec
 import numpy as np
 import pyarrow as pa
 import pytest
 
 from applier.changefeed.table import Column, ColumnType
-from applier.changefeed.types import TypeRules, arrow_type
+from applier.changefeed.types import OPEN, TypeRules, arrow_type
 from applier.decode.decoder import WireForm
 from applier.decode.values.convert import to_array
-from applier.decode.values.dates import ZonedText
+from applier.decode.values.dates import ZONED, ZonedText
 from applier.errors import ValueRefused
 
 PATH = "shop.orders.c"
@@ -115,7 +117,6 @@ ACCEPTED: list[tuple[ColumnType, Sequence[Any], Sequence[Any]]] = [
     (ColumnType("time"), ["-838:59:59.000000", "00:00:00", None], ["-838:59:59.000000", "00:00:00", None]),
     (ColumnType("time", scale=3), [3_661_500_000, -1_000, None], ["01:01:01.500", "-00:00:00.001", None]),
     (ColumnType("time", scale=0), [3_020_399_000_000], ["838:59:59"]),
-    (ColumnType("time"), [1_500_000, 1_000_000], ["00:00:01.500000", "00:00:01"]),
     (ColumnType("vector"), ["[1,2.5,-3e-7]", "[]", None], [[1.0, 2.5, float(np.float32(-3e-7))], [], None]),
     (ColumnType("vector"), [[1, 2.5], None], [[1.0, 2.5], None]),
 ]
@@ -273,11 +274,73 @@ def test_an_hour_that_passes_twice_is_taken_as_the_earlier_one() -> None:
     assert convert([value], ColumnType("timestamp"))[0].to_pylist() == [datetime(2021, 11, 7, 5, 30, tzinfo=UTC)]
 
 
+SHANGHAI = WireForm(binary="base64", members="index", zone="Asia/Shanghai")
+
+
+def _zoned_array(values: Sequence[ZonedText | None]) -> pa.Array[Any]:
+    """The same in Arrow."""
+    return pa.array([None if value is None else msgspec.to_builtins(value) for value in values], ZONED)
+
+
+NAMELESS = ["Local", "local", "System", "SYSTEM", "", "localtime"]
+"""What stands for the zone of a machine."""
+
+
+@pytest.mark.parametrize("zone", NAMELESS)
+@pytest.mark.parametrize("form", [list, _zoned_array])
+def test_a_zone_that_ticdc_does_not_name_is_the_configured_one(zone: str, form: Callable[[Any], Any]) -> None:
+    """TiCDC v7.5.2 to v7.5.7 writes `Local` whatever its zone is: the moment is that of the wall clock there."""
+    stamps = form([ZonedText(zone, "2020-02-20 10:20:20"), None, ZonedText("UTC", "2020-02-20 10:20:20")])
+
+    array, _ = to_array(stamps, Column("c", ColumnType("timestamp")), SHANGHAI, TypeRules(), "t.c")
+
+    assert array.to_pylist() == [
+        datetime(2020, 2, 20, 2, 20, 20, tzinfo=UTC),
+        None,
+        datetime(2020, 2, 20, 10, 20, 20, tzinfo=UTC),
+    ]
+
+
+@pytest.mark.parametrize("zone", NAMELESS)
+@pytest.mark.parametrize("rules", [TypeRules(), TypeRules(zero_dates="string")])
+def test_a_zone_that_nothing_names_is_refused(zone: str, rules: TypeRules) -> None:
+    """UTC would be a guess: the sentence names the key, and what TiCDC takes its zone from."""
+    wire = replace(SHANGHAI, zone="")
+    with pytest.raises(ValueRefused, match=r"which changefeed\.timezone must name.* Hint: .*environment variable TZ"):
+        to_array([ZonedText(zone, "2020-02-20 10:20:20")], Column("c", ColumnType("timestamp")), wire, rules, "t.c")
+
+
+@pytest.mark.parametrize("name", sorted(OPEN))
+@pytest.mark.parametrize("values", [["x"], ["5"], [5], [None], []])
+def test_a_type_that_rows_leave_open_is_refused(name: str, values: list[Any]) -> None:
+    """Whatever the values are: the type of the column would be a guess, and a later value would have no place in it."""
+    with pytest.raises(ValueRefused, match=r"t\.c cannot .* no CREATE TABLE shows .*Hint: .*\[upstream\] schemas"):
+        to_array(values, Column("c", ColumnType(name)), SHANGHAI, TypeRules(), "t.c")
+
+
 @pytest.mark.parametrize(
-    "zone", ["Local", "System", "", "+08:00", "localtime", "Mars/Base", "../../etc/passwd", "UTC\0"]
+    ("name", "zero_dates"), [("time", "null"), ("datetime", "string"), ("timestamp", "string"), ("time", "string")]
 )
-def test_zones_that_only_the_server_knows_are_refused(zone: str) -> None:
-    """`Local`, offsets and unknown names are named, with the way out."""
+def test_a_count_of_microseconds_is_no_text_while_the_digits_are_unknown(name: str, zero_dates: Any) -> None:
+    """`01:02:03` of a TIME(3) is `01:02:03.000`, which is another text."""
+    with pytest.raises(ValueRefused, match=r"no CREATE TABLE shows how many fractional digits it has"):
+        to_array([0], Column("c", ColumnType(name)), SHANGHAI, TypeRules(zero_dates=zero_dates), "t.c")
+
+
+@pytest.mark.parametrize(
+    ("digits", "text"), [(3, "01:02:03"), (6, "-01:02:03"), (6, "01:02:03.123"), (0, "01:02:03.5")]
+)
+def test_a_time_of_other_digits_than_its_column_is_refused(digits: int, text: str) -> None:
+    """TiDB always prints as many as the column has: another text is that of a build that lost its fraction."""
+    whole = "01:02:03" + (f".{'0' * digits}" if digits else "")
+    assert convert([whole, None], ColumnType("time", scale=digits))[0].to_pylist() == [whole, None]
+    with pytest.raises(ValueRefused, match="its text has other fractional digits than the column"):
+        convert([whole, text], ColumnType("time", scale=digits))
+
+
+@pytest.mark.parametrize("zone", ["+08:00", "Mars/Base", "../../etc/passwd", "UTC\0"])
+def test_zones_that_are_none_are_refused(zone: str) -> None:
+    """Offsets and unknown names are named, with the way out."""
     with pytest.raises(ValueRefused, match="is not the name of a time zone.* Hint: Give TiCDC"):
         convert([ZonedText(zone, "2020-02-20 10:20:20")], ColumnType("timestamp"))
 
