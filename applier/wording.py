@@ -25,7 +25,7 @@ CLAUSES: Mapping[Why, str] = {
     Why.REPAIRED: "a repair read the range {}",
     Why.NO_CREATE: "the feed does not hold its CREATE TABLE, so earlier rows may be missing",
     Why.UNMET: "its CREATE TABLE was supplied, and no row of it has come, so earlier rows may be missing",
-    Why.UNRECORDED: "an older version wrote it, which kept no record of what the table may lack",
+    Why.UNRECORDED: "nothing records what it may lack",
     Why.NOT_FOUND: "the feed changes rows that the table does not hold",
     Why.NOT_READ: "its CREATE TABLE is not read yet",
     Why.NOT_RENAMED: "a RENAME TABLE that gave it its name is ignored, and its Iceberg table has the former name still",
@@ -186,6 +186,19 @@ def lost_catalog(changefeed: str, place: str, folder: str) -> str:
         "another one, or it is lost."
     )
 
+
+WAY_FROM_OTHER_FORM = (
+    "begin a changefeed beside it: set changefeed.name to a new name, and tables.route to a namespace without tables; "
+    "then start `applier run -c FILE`; where the topics do not hold every change since the database was empty, first "
+    "run `applier load -c FILE --from DIR`."
+)
+"""What to do where another build of applier wrote the control tables: nothing of that changefeed is touched."""
+
+WAY_FROM_DAMAGE = (
+    "drop the control table checkpoints in namespace applier_<changefeed.name>, and start `applier run -c FILE`: it "
+    "reads the topics from their first messages, and passes over what the tables have."
+)
+"""What to do where the newest checkpoint cannot be read."""
 
 WAY_TO_THE_CATALOG = (
     "set catalog.uri to the catalog of this warehouse, or put a backup of it there; to begin anew, set "

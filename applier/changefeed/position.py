@@ -48,7 +48,7 @@ class FeedPosition:
         partitioning: How it is partitioned here.
         passed: In offset order the newest DDL of the table that each partition has had.
         table: `Table.identity` of the Iceberg table that left here. Where it is not known, "@" and the snapshot that it
-            must have; "" if neither is, as in older checkpoints.
+            must have; "" if neither is.
         is_loaded: The place belongs to the table that an export was loaded into, not to the one that readers see.
     """
 

@@ -32,7 +32,8 @@ _FOLD_BYTES = 4 << 20
 class ControlView:
     """What the control tables of one changefeed say now. No method writes anything.
 
-    Every method raises TransientError if the catalog or its storage does not answer.
+    Every method raises TransientError if the catalog or its storage does not answer, and TableMismatch where a control
+    table has other columns.
     """
 
     def __init__(self, lake: Lake, changefeed: str) -> None:
@@ -47,7 +48,8 @@ class ControlView:
         """The newest checkpoint; None for a changefeed that never ran.
 
         Raises:
-            TerminalError: It is damaged, or of a newer format.
+            TableMismatch: It, or the table, is of another form.
+            TerminalError: It is damaged.
         """
         table = self._lake.table(self.name(CHECKPOINTS))
         newest = table.properties.get(STEP, "") if table else ""
@@ -57,7 +59,8 @@ class ControlView:
         """The newest checkpoints that can be read without the old ones, newest first; heartbeats are among them.
 
         Raises:
-            TerminalError: One is damaged, or of a newer format.
+            TableMismatch: One is of another form.
+            TerminalError: One is damaged.
         """
         only = f"step > {newest.step - RECENT} AND step < {newest.step}"
         found = self._lake.rows(self.name(CHECKPOINTS), ("step", "checkpoint"), only, most_bytes=_FOLD_BYTES)
@@ -93,5 +96,9 @@ class ControlView:
         return rows.newest_first(found)
 
     def _rows(self, kind: ControlTable, only: str = "true", without: tuple[str, ...] = ()) -> list[dict[str, Any]]:
+        table = self._lake.table(self.name(kind))
+        if table is None:
+            return []
+        kind.check(table, table.schema)
         columns = tuple(name for name in kind.columns.names if name not in without)
         return self._lake.rows(self.name(kind), columns, only)

@@ -156,7 +156,7 @@ def _refuse_lost(config: Config) -> None:
 def last_state(catalog: Catalog, name: str) -> State:
     """What the last holder of a changefeed left, to look at without the lease; no table is made."""
     found = {kind: catalog.load((namespace(name), kind.name)) for kind in CONTROL_TABLES}
-    control = Control(name, {kind: AppendOnlyTable(table) for kind, table in found.items() if table})
+    control = Control(name, {kind: AppendOnlyTable(table, kind) for kind, table in found.items() if table})
     # Only an applier that takes the changefeed fences the tables.
     never = Checkpoint(epoch=0, step=0, resolved_ts=0, written_at=0, holder=Holder("", ""))
     return State.load(control, replace(control.last_checkpoint() or never, unfenced=0, fenced=0))
@@ -188,7 +188,7 @@ def _taken(
             if not is_told:  # Behind what may have to be asked again.
                 logger().warning("changefeed is new", reason=new_lake(config), hint=WAY_TO_THE_LAKE)
         elif (table := catalog.load((namespace(name), CHECKPOINTS.name))) is not None:
-            last = newest_checkpoint(AppendOnlyTable(table).newest().to_pylist())
+            last = newest_checkpoint(AppendOnlyTable(table, CHECKPOINTS).newest().to_pylist())
             topics.refuse_protocol(last, config.changefeed.protocol)
         if look is not None and not is_lost:
             look(last_state(catalog, name), source)

@@ -315,7 +315,7 @@ def _aged(found: TableProgress, lag: float | None, now_ms: int) -> TableProgress
 
 
 def in_cut(last: Checkpoint, tables: Sequence[TableProgress]) -> dict[tuple[str, ...], int]:
-    """Snapshots of the tables that show every row, also where an older version listed others."""
+    """Snapshots of the tables that show every row."""
     lacking = {table.iceberg for table in tables if table.state in LACKING}
     return {identifier: head for identifier, head in last.snapshots.items() if ".".join(identifier) not in lacking}
 

@@ -149,8 +149,8 @@ def waited(config: Config, request: TableRequest, say: Say, *, comes_back: bool)
     """
     holder, where = _looked(config).holder, (namespace(config.changefeed.name), REQUESTS.name)
     if not with_retry(lambda: append(config.catalog, where, request_rows(request))):
-        what = f"The applier that holds changefeed {config.changefeed.name} takes no requests: it is an older version."
-        raise CheckpointConflict(what, "Stop it and give the command again, or start this version.")
+        what = f"The control table requests of changefeed {config.changefeed.name} is not in the catalog any more."
+        raise CheckpointConflict(what, "stop the applier that holds the changefeed, and give the command again.")
     say(f"Asked {holder} to do so between two steps …")
     try:
         return _awaited(config, request, say, comes_back=comes_back)

@@ -12,7 +12,6 @@ from applier.runtime.logs import logger
 from applier.sink.commit.committer import Committer
 from applier.sink.commit.stamp import Stamp
 from applier.sink.control.tables import ControlTable
-from applier.sink.format.types import TableSchema, iceberg_type
 from applier.sink.iceberg.catalog import Catalog, Identifier, JavaError
 from applier.sink.iceberg.commit import Change
 from applier.sink.iceberg.files import storage_for
@@ -45,12 +44,16 @@ NEWEST = "applier.newest-file"
 class AppendOnlyTable:
     """An Iceberg table that is only ever appended to; one thread at a time.
 
-    A fold keeps the rows with the highest values of the column `order`, or all rows if that is "".
+    A fold keeps the rows with the highest values of the column `ControlTable.order`, or all rows if that is "".
+
+    Raises:
+        TableMismatch: The table has other columns.
     """
 
-    def __init__(self, table: Table, order: str = "") -> None:
+    def __init__(self, table: Table, kind: ControlTable) -> None:
+        kind.check(table, table.schema)
         self.table = table
-        self._order = order
+        self._order = kind.order
 
     @staticmethod
     def open(
@@ -64,8 +67,7 @@ class AppendOnlyTable:
         """
         identifier = (*namespace, kind.name)
         found = catalog.load(identifier) or _create(catalog, identifier, kind.columns, is_first=is_first)
-        _check(found, kind.columns)
-        return AppendOnlyTable(found, kind.order)
+        return AppendOnlyTable(found, kind)
 
     @property
     def is_lost(self) -> bool:
@@ -165,12 +167,3 @@ def _create(catalog: Catalog, identifier: Identifier, columns: pa.Schema, *, is_
         if found is None:
             raise
         return found
-
-
-def _check(table: Table, columns: pa.Schema) -> None:
-    schema: TableSchema = table.schema
-    wanted = [(field.name, iceberg_type(field.type)) for field in columns]
-    found = [(field.name, field.type) for field in schema.fields]
-    if found[: len(wanted)] != wanted:
-        what = f"Table {table} is not the control table that this applier writes"
-        raise TableMismatch(what, "Rename the changefeed, or move that table away.")

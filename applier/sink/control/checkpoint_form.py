@@ -1,4 +1,4 @@
-"""The JSON form of checkpoints, as `schemas/checkpoint/v7.json` describes it.
+"""The JSON form of checkpoints, as `schemas/checkpoint/v1.json` describes it.
 
 The classes are the form: a member that one of them gets is written and read without a word here.
 """
@@ -21,13 +21,12 @@ from applier.changefeed.partitioning import Partition
 from applier.changefeed.position import FeedPosition
 from applier.changefeed.table import TableName
 from applier.errors import TerminalError
+from applier.sink.control.tables import other_form
+from applier.wording import WAY_FROM_DAMAGE
 
-FORMAT = 7
+FORMAT = 1
 """Version of the JSON form. It rises with the first new member after a release, and with any other change: an older
 reader would drop members that it does not know, and what it writes next would lack them."""
-
-_OLDEST = 6
-"""The oldest format that this version reads; it does not hold which Iceberg table each one is."""
 
 _SHORT = (Tracked, Completeness, FeedPosition, RequestOutcome, Partition)
 """Objects whose empty members are not written: there may be one for each table."""
@@ -41,10 +40,6 @@ _OWN = ("snapshots", "passed")
 _Object: TypeAlias = dict[str, Any]
 _Identifier = Annotated[tuple[str, ...], msgspec.Meta(min_length=1)]
 
-_NEWER = "Start the version of applier that wrote it, or a newer one."
-
-_ANEW = "Drop the control table checkpoints and replay: the tables know by their stamps what they have."
-
 
 def to_json(checkpoint: Checkpoint) -> str:
     """The text form of a checkpoint."""
@@ -55,7 +50,8 @@ def from_json(text: str | bytes) -> Checkpoint:
     """Read what `to_json` wrote.
 
     Raises:
-        TerminalError: It is no checkpoint, or one of a format that this version does not read.
+        TableMismatch: It is a checkpoint of another form.
+        TerminalError: It is damaged.
     """
     try:
         return msgspec.convert(_read(msgspec.json.decode(text, type=_Object)), Checkpoint)
@@ -66,7 +62,7 @@ def from_json(text: str | bytes) -> Checkpoint:
 
 
 def _damaged(why: str) -> TerminalError:
-    return TerminalError(f"The newest checkpoint is damaged: {why}.", _ANEW)
+    return TerminalError(f"The newest checkpoint is damaged: {why}.", WAY_FROM_DAMAGE)
 
 
 def _written(checkpoint: Checkpoint) -> _Object:
@@ -86,17 +82,17 @@ def _written(checkpoint: Checkpoint) -> _Object:
 
 def _read(written: _Object) -> _Object:
     """The members of a checkpoint, as `msgspec.convert` takes them: names and partitions are tuples, and keys."""
-    version = msgspec.convert(written["format"], int)
-    if not _OLDEST <= version <= FORMAT:
-        what = f"The checkpoint has format {version}, but this applier reads formats {_OLDEST} to {FORMAT}."
-        raise TerminalError(what, _NEWER if version > FORMAT else f"No released version wrote it. {_ANEW}")
-    snapshots, places = _objects(written["snapshots"]), _objects(written.get("places", ()))
-    found = {"partitions": written["partitions"], "released": written["released"], "counts": written["counts"]}
-    found |= {name: written[name] for name in _members(Checkpoint) if name in written and name not in _OWN}
+    number = msgspec.convert(written["format"], int)
+    if number != FORMAT:
+        raise other_form(f"the newest checkpoint has format {number}")
+    members = _members(Checkpoint)
+    if written.keys() != {"format", "places", *members}:
+        raise other_form("the newest checkpoint has other members")
+    snapshots, places = _objects(written["snapshots"]), _objects(written["places"])
     return {
-        **{name: built(_members(Checkpoint)[name], value, places) for name, value in found.items()},
+        **{name: built(kind, written[name], places) for name, kind in members.items() if name not in _OWN},
         "snapshots": {msgspec.convert(item["table"], _Identifier): item["snapshot_id"] for item in snapshots},
-        "passed": _read_passed(written.get("passed", ())),
+        "passed": _read_passed(written["passed"]),
     }
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -19,9 +18,6 @@ from applier.sink.control.checkpoint_form import from_json, to_json
 from applier.sink.control.tables import CHECKPOINTS, DEAD_LETTERS, REQUESTS, SCHEMA_CHANGES, TABLE_VERSIONS, now
 
 Kind = Literal["park", "resume", "forget", "load", "loaded"]
-
-_FORMER_JOB = re.compile(r"resume ([0-9a-f]+):")
-"""How an older version, which had no column for it, marked the decision of a job in its reason."""
 
 Decision = Literal["applied", "rewritten", "refused", "ignored", "without a table", "to skip", "skipped", "lost"]
 
@@ -191,7 +187,8 @@ def newest_checkpoint(rows: Iterable[Row]) -> Checkpoint | None:
     """The newest checkpoint among rows of `CHECKPOINTS`; None if there are none.
 
     Raises:
-        TerminalError: It is damaged, or of a newer format.
+        TableMismatch: It is of another form.
+        TerminalError: It is damaged.
     """
     found = max(rows, key=lambda row: (row["epoch"], row["step"], row["written_at"]), default=None)
     return None if found is None else from_json(found["checkpoint"])
@@ -214,16 +211,11 @@ def decisions(rows: Iterable[Row]) -> list[SchemaDecision]:
 
 
 def _decision(row: Row) -> SchemaDecision:
-    names = ("commit_ts", "sql", "kind", "decision", "snapshot_id", "schema_id", "decided_at")
-    reason, written, job = row["reason"], row.get("ignored_for"), row.get("job")
-    if job is None and (marked := _FORMER_JOB.match(reason)):
-        reason, job = reason[marked.end() :].lstrip(), marked[1]
-    words = [kind for kind, words in _IGNORED_FOR.items() if words == reason]
+    names = ("commit_ts", "sql", "kind", "decision", "reason", "snapshot_id", "schema_id", "decided_at", "job")
+    written = row["ignored_for"]
     return SchemaDecision(
         table=TableName(row["database"], row["table"]),
-        reason=reason,
-        ignored_for=IgnoredFor(written) if written else next(iter(words), None),
-        job=job,
+        ignored_for=IgnoredFor(written) if written else None,
         **{name: row[name] for name in names},
     )
 

@@ -9,6 +9,9 @@ from typing import Any
 import pyarrow as pa
 
 from applier.config import own_namespaces
+from applier.errors import TableMismatch
+from applier.sink.format.types import TableSchema, iceberg_type
+from applier.wording import WAY_FROM_OTHER_FORM
 
 HOLDER = "applier.holder"
 STEP = "applier.step"
@@ -36,6 +39,22 @@ class ControlTable:
     def arrow(self, rows: Iterable[dict[str, Any]]) -> pa.Table:
         """Rows as Arrow, in the table's columns."""
         return pa.Table.from_pylist(list(rows), schema=self.columns)
+
+    def check(self, table: object, schema: TableSchema) -> None:
+        """Refuse a table that has the name, but not the columns.
+
+        Raises:
+            TableMismatch: Its columns are others.
+        """
+        wanted = [(column.name, iceberg_type(column.type)) for column in self.columns]
+        if [(column.name, column.type) for column in schema.fields] != wanted:
+            raise other_form(f"table {table} has other columns")
+
+
+def other_form(found: str) -> TableMismatch:
+    """The error for control tables that another build wrote, whichever of them shows it."""
+    what = f"The control tables of this changefeed do not have the form that this build of applier reads: {found}."
+    return TableMismatch(what, WAY_FROM_OTHER_FORM)
 
 
 def namespace(changefeed: str) -> str:
@@ -66,7 +85,7 @@ CHECKPOINTS = ControlTable(
     ],
     order="step",
 )
-"""One row a step; `checkpoint` is the whole of it as JSON (`schemas/checkpoint/v7.json`)."""
+"""One row a step; `checkpoint` is the whole of it as JSON (`schemas/checkpoint/v1.json`)."""
 
 TABLE_VERSIONS = ControlTable(
     "table_versions",

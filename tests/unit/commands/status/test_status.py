@@ -625,7 +625,7 @@ def test_a_ddl_that_a_living_process_has_just_refused_holds_nothing_up(lake: Lak
 def test_a_ddl_on_a_database_is_named_by_it_and_a_reason_has_no_colon_at_its_end(lake: Lake) -> None:
     """In `status` and in `ddl list`; one that names nothing has no name."""
     lake.checkpoint(lake.orders(1))
-    made = SchemaDecision(7, TableName("", ""), "CREATE DATABASE a", "create-database", "ignored", "resume 38f2dd8b:")
+    made = SchemaDecision(7, TableName("", ""), "CREATE DATABASE a", "create-database", "ignored", job="38f2dd8b")
     lake.write("schema_changes", decision_rows([made, replace(made, commit_ts=8, table=TableName("a", ""))], 3))
 
     shown = [(item.table, item.reason) for item in lake.status().schema_changes]

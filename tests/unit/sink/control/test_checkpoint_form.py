@@ -13,10 +13,11 @@ from applier.changefeed.message import TopicPartition
 from applier.changefeed.partitioning import Partition, Partitioning
 from applier.changefeed.position import DdlId, FeedPosition, Reading
 from applier.changefeed.table import TableName
-from applier.errors import TerminalError
+from applier.errors import TableMismatch, TerminalError
 from applier.sink.control.checkpoint_form import from_json, to_json
+from applier.wording import WAY_FROM_OTHER_FORM
 
-SCHEMA = Path(__file__).parents[4] / "schemas" / "checkpoint" / "v7.json"
+SCHEMA = Path(__file__).parents[4] / "schemas" / "checkpoint" / "v1.json"
 
 FULL = Checkpoint(
     epoch=3,
@@ -70,6 +71,7 @@ TABLES = replace(
     homes={TableName("shop", "or_ders"): ("a", "b")},
 )
 FULLEST = replace(TABLES, resuming=Resuming("job", TABLES))
+WRITTEN: dict[str, object] = json.loads(to_json(FULL))
 
 
 @pytest.mark.parametrize("checkpoint", [FULL, FULLEST, Checkpoint(1, 0, 0, 0, Holder("t", "h"))])
@@ -84,7 +86,7 @@ def test_the_json_form_is_the_published_one() -> None:
     for described in schema["$defs"].values():
         described["additionalProperties"] = False
     jsonschema.validate(json.loads(to_json(FULLEST)), schema)
-    assert schema["$defs"]["CheckpointV1"]["properties"].keys() == json.loads(to_json(FULLEST)).keys()
+    assert schema["$defs"]["Checkpoint"]["properties"].keys() == json.loads(to_json(FULLEST)).keys()
 
 
 def test_what_many_tables_share_and_what_is_empty_is_not_written_again() -> None:
@@ -103,42 +105,20 @@ def test_what_many_tables_share_and_what_is_empty_is_not_written_again() -> None
     assert "ts" not in other["completeness"]["position"]
 
 
-def _refusal(number: int) -> str:
-    text = json.dumps(json.loads(to_json(FULL)) | {"format": number})
-    with pytest.raises(TerminalError, match=f"has format {number}, but this applier reads formats 6 to 7") as refused:
-        from_json(text)
-    return str(refused.value)
-
-
-def test_a_checkpoint_of_a_newer_format_is_refused() -> None:
-    """An older applier does not guess at what a newer one wrote."""
-    assert "Start the version of applier that wrote it, or a newer one." in _refusal(8)
-
-
-@pytest.mark.parametrize("number", [0, 3, 4, 5])
-def test_a_checkpoint_of_a_format_before_6_is_refused(number: int) -> None:
-    """Its words and members are not known any more; the feed is read again."""
-    assert "Drop the control table checkpoints and replay" in _refusal(number)
-
-
-@pytest.mark.parametrize("number", [6, 7])
-def test_the_two_newest_formats_are_read(number: int) -> None:
-    """What they hold has the same form: a checkpoint of either may be the newest."""
-    written = json.loads(to_json(FULLEST)) | {"format": number}
-    assert from_json(json.dumps(written)) == FULLEST
-
-
-def test_members_added_later_are_ignored() -> None:
-    """A later applier may add members within a format, and an older one still starts."""
-    assert from_json(json.dumps(json.loads(to_json(FULL)) | {"new": 1})) == FULL
-
-
-def test_members_that_an_older_applier_did_not_write_are_empty() -> None:
-    """Its checkpoint is taken as it is: no fence is known of, no topic, and not whether a table is whole."""
-    written = json.loads(to_json(FULL))
-    for name in ("unfenced", "fenced", "topic_ids", "passed"):
-        del written[name]
-    assert from_json(json.dumps(written)) == replace(FULL, unfenced=0, fenced=0, topic_ids={}, passed={})
+@pytest.mark.parametrize(
+    "other",
+    [
+        *({**WRITTEN, "format": number} for number in (0, 2, 4, 6, 7, 8)),
+        {**WRITTEN, "new": 1},
+        *({name: WRITTEN[name] for name in WRITTEN if name != missing} for missing in ("unfenced", "homes", "places")),
+        {**WRITTEN, "resuming": {"job": "job", "progress": {**WRITTEN, "format": 7}}},
+    ],
+)
+def test_a_checkpoint_of_another_form_is_refused_in_one_sentence(other: dict[str, object]) -> None:
+    """No member is guessed at or dropped, whichever build wrote it."""
+    with pytest.raises(TableMismatch, match="do not have the form that this build of applier reads") as refused:
+        from_json(json.dumps(other))
+    assert refused.value.hint == WAY_FROM_OTHER_FORM
 
 
 DAMAGE: list[dict[str, object]] = [
@@ -150,14 +130,14 @@ DAMAGE: list[dict[str, object]] = [
     {"snapshots": [{"table": [], "snapshot_id": 1}]},
     {"tables": ["t"]},
     {"tables": [{"database": "shop", "table": "t", "version": 1, "completeness": {"state": "odd"}}]},
-    {"resuming": {"job": "job", "progress": {"format": 7}}},
+    {"resuming": {"job": "job", "progress": {}}},
 ]
 
 
 @pytest.mark.parametrize(
     "text",
     [
-        *("", "null", "{}", '{"format":7}'),
+        *("", "null", "{}", to_json(FULL)[:-9]),
         *(json.dumps(json.loads(to_json(FULL)) | changed) for changed in DAMAGE),
     ],
 )
