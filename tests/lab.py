@@ -18,17 +18,19 @@ from applier.changefeed.message import MESSAGE_SCHEMA, Messages, TopicPartition,
 from applier.changefeed.table import TableName
 from applier.changefeed.window import OffsetRange, Window
 from applier.commands.follower import Follower
+from applier.commands.status.command import status
 from applier.config import settings
 from applier.consume.source import Job, KeptRows, R
-from applier.pipeline.build import assemble
+from applier.pipeline.build import assemble, taken
 from applier.pipeline.requests import Requests
 from applier.pipeline.state import State
 from applier.pipeline.step import Pipeline
 from applier.pipeline.tables import completeness, layouts
-from applier.sink.control.control import Control, unix_ms
+from applier.sink.control.control import unix_ms
 from applier.sink.control.lease import this_process
 from applier.sink.control.rows import TableRequest
 from applier.sink.iceberg.catalog import Catalog
+from applier.watch.report import StatusReport
 from tests.ticdc import Record
 from tests.upstream import Database, Ddl, Name, Row
 
@@ -154,25 +156,32 @@ class Lab:
             is_over: The applier before it has certainly ended. Otherwise each is on a machine of its own: nothing shows
                 whether the one before is dead, and it may wake up.
         """
-        raw: dict[str, dict[str, Any]] = {
-            "changefeed": {"name": self.name, "protocol": "simple", "order": self.order},
-            "source": {"archive": "records", "messages_per_step": self.messages},
-            "catalog": {"name": CATALOG, "type": "jdbc"},
-            "tables": {"route": f"{self.name}__{{database}}.{{table}}"},
-        }
-        for section, keys in self.more.items():
-            raw[section] = {**raw.get(section, {}), **keys}
-        catalog = self.catalog
-        control = Control.open(catalog, self.name)
+        config, source = self._config(), self.source()
         self._host = self._host if self._host and (is_over or self.stays) else f"host-{next(_HOSTS)}"
         me = replace(this_process(unix_ms()), host=self._host)
-        checkpoint, _ = control.take(me, take_over=True)
-        pipeline = assemble(settings.parse(raw), self.source(), catalog, State.load(control, checkpoint))
+        control, checkpoint = taken(config, self.catalog, source, me, None, take_over=True, is_told=True)
+        pipeline = assemble(config, source, self.catalog, State.load(control, checkpoint))
         # As `applier run` does.
         pipeline.hold_to_checkpoint()
         completeness.keep(pipeline.state, pipeline.targets)
         layouts.bring(pipeline.state, pipeline.targets, pipeline.config.tables)
         return pipeline
+
+    def status(self) -> StatusReport:
+        """What `applier status` finds, which reads the catalog without Spark."""
+        file = database(self.spark)
+        return status(self._config(uri=f"jdbc:sqlite:{file}", warehouse=str(file.parent)), now_ms=0)
+
+    def _config(self, **catalog: str) -> settings.Config:
+        raw: dict[str, dict[str, Any]] = {
+            "changefeed": {"name": self.name, "protocol": "simple", "order": self.order},
+            "source": {"archive": "records", "messages_per_step": self.messages},
+            "catalog": {"name": CATALOG, "type": "jdbc", **catalog},
+            "tables": {"route": f"{self.name}__{{database}}.{{table}}"},
+        }
+        for section, keys in self.more.items():
+            raw[section] = {**raw.get(section, {}), **keys}
+        return settings.parse(raw)
 
     def next_request(self, pipeline: Pipeline) -> TableRequest | None:
         """The first request whose time has come and that was not carried out."""

@@ -104,7 +104,7 @@ def assembled(
             me = this_process(unix_ms())
             with leaving(), terminal.waiting("reading the checkpoint and taking the lease"):
                 control, checkpoint = with_retry(
-                    lambda: _taken(config, catalog, source, me, look, take_over=take_over, is_told=is_told)
+                    lambda: taken(config, catalog, source, me, look, take_over=take_over, is_told=is_told)
                 )
                 state = with_retry(lambda: State.load(control, checkpoint))
             try:
@@ -162,7 +162,7 @@ def last_state(catalog: Catalog, name: str) -> State:
     return State.load(control, replace(control.last_checkpoint() or never, unfenced=0, fenced=0))
 
 
-def _taken(
+def taken(
     config: Config,
     catalog: Catalog,
     source: Source,

@@ -22,8 +22,6 @@ from applier.changefeed.filter import TableFilter
 from applier.changefeed.message import TopicPartition
 from applier.changefeed.table import TableName
 from applier.commands.follower import Follower
-from applier.commands.status.command import status
-from applier.config import settings
 from applier.decode import protocols
 from applier.decode.avro.decoder import AvroDecoder
 from applier.decode.debezium.avro_decoder import DebeziumAvroDecoder
@@ -34,7 +32,7 @@ from applier.pipeline import step as pipeline_step
 from applier.pipeline.scan import decode_task, scanner
 from applier.pipeline.step import Pipeline
 from tests.disasters import Crash, Disasters
-from tests.lab import Lab, Memory, database
+from tests.lab import Lab, Memory
 from tests.properties.elements import Elements
 from tests.properties.histories import History
 from tests.properties.lives import Life, Lives
@@ -265,7 +263,7 @@ class Identity:
 
     def _look(self, pipeline: Pipeline, when: str = "", *, is_end: bool = False) -> None:
         resolved_ts = pipeline.state.resolved_ts
-        shown = self._shown(pipeline)
+        shown = self._shown()
         if self.kind == "rows":
             # No feed without DDL shows where a table began: what came of it is compared all the same.
             shown = {name: TableName(*name) not in pipeline.state.parked for name in shown}
@@ -280,20 +278,9 @@ class Identity:
         assert not needless, "\n".join([f"NEEDLESS at {resolved_ts}{when}", *needless, *self._states(pipeline)])
         self.looks += 1
 
-    def _shown(self, pipeline: Pipeline) -> dict[Name, bool]:
+    def _shown(self) -> dict[Name, bool]:
         """The tables of `applier status`, and which of them it shows as whole."""
-        raw = {
-            "changefeed": {"name": self._lab.name, "protocol": "simple", "order": self._lab.order},
-            "source": {"archive": "records"},
-            "catalog": {
-                "name": pipeline.config.catalog.name,
-                "type": "jdbc",
-                "uri": f"jdbc:sqlite:{database(self.spark)}",
-                "warehouse": str(database(self.spark).parent),
-            },
-            "tables": {"route": f"{self._lab.name}__{{database}}.{{table}}", "include": list(self._include)},
-        }
-        report = status(settings.parse(raw), now_ms=0)
+        report = self._lab.status()
         lines = [line for line in report.tables if line.state != "dropped"]
         return {
             Name(*line.table.split(".")): line.state in ("in step", "empty", "ahead") and not line.because

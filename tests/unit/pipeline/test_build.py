@@ -14,7 +14,7 @@ from structlog.testing import capture_logs
 from applier.commands.plan.read_only_pipeline import _readable
 from applier.errors import ApplierError, CheckpointConflict, OutsideRefused, TerminalError
 from applier.pipeline import build
-from applier.pipeline.build import _announce_new_catalog, _release, _taken, assembled
+from applier.pipeline.build import _announce_new_catalog, _release, assembled, taken
 from applier.runtime.jvm import spark_session
 from applier.runtime.stop_requests import STOPPING, StopRequested, leaving, stop_signals
 from tests.unit.commands.check.world import World
@@ -98,7 +98,7 @@ def test_a_catalog_in_a_database_is_held_against_its_warehouse_too(
     monkeypatch.setattr("applier.pipeline.build.Control.open", got_as_far)
 
     with capture_logs() as said, stop_signals(), pytest.raises(TerminalError) as refused:
-        _taken(world.config, catalog, mock.Mock(), cast("Any", None), None, take_over=False)
+        taken(world.config, catalog, mock.Mock(), cast("Any", None), None, take_over=False)
 
     assert refused.value.what.startswith("The catalog at jdbc:postgresql://db/lake has") is is_refused
     assert [(line["event"], line["log_level"]) for line in said] == (
@@ -148,7 +148,7 @@ def test_the_changefeed_is_not_taken_after_a_stop_request(tmp_path: Path) -> Non
     with stop_signals():
         signal.raise_signal(signal.SIGTERM)
         with pytest.raises(StopRequested):
-            _taken(World(tmp_path).config, nothing, nothing, nothing, nothing, take_over=False)
+            taken(World(tmp_path).config, nothing, nothing, nothing, nothing, take_over=False)
 
 
 def test_looking_makes_no_catalog(tmp_path: Path) -> None:

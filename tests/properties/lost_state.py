@@ -1,0 +1,375 @@
+"""A seed in, one changefeed out that loses what it knows: control tables, messages, and what a process has in memory.
+
+The model asks one thing: no table is called true, by the state and by `applier status`, that differs from the database.
+A run may be refused with a hint, and a table may be parked or incomplete, for whatever reason.
+"""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from itertools import count
+from typing import TYPE_CHECKING, Any, TypeAlias, cast
+
+from applier import wording
+from applier.changefeed.filter import TableFilter
+from applier.changefeed.message import TopicPartition
+from applier.changefeed.table import TableName
+from applier.commands.drive import refusal
+from applier.commands.follower import Follower
+from applier.errors import ApplierError, CheckpointConflict, ConfigError, TransientError
+from applier.pipeline.stall import refuse_stall
+from applier.pipeline.step import Pipeline, Step
+from applier.pipeline.tables import completeness
+from applier.sink.control.control import Control
+from applier.sink.control.rows import Kind, TableRequest, request_rows
+from applier.sink.control.tables import CONTROL_TABLES, REQUESTS, namespace
+from applier.watch.report import TableProgress
+from tests.disasters import Crash, Disasters
+from tests.lab import Lab, Memory
+from tests.lost_tables import LOSSES
+from tests.properties import spoilt
+from tests.properties.elements import Elements
+from tests.properties.histories import History
+from tests.properties.lives import Life, Lives
+from tests.ticdc import Changefeed, Habits
+from tests.upstream import Ddl, Name
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+POINTS = (
+    *("", "", "read", "decoded", "applied", "table-ensured", "table-made", "data-files-staged"),
+    *("commit-sent", "commit-done", "commit-done", "ddl-due", "ddl-applied", "ddl-recorded", "half-exchanged"),
+    *("request-taken", "request-done", "resume-begun", "resume-taken-in", "resume-range-read"),
+    *("copy-shown", "resume-shown", "resume-done"),
+)
+"""Where a process dies, or fails and tries again: between any two writes."""
+
+_INCLUDES = (("*.*",), ("*.*",), ("*.*",), ("*.*", "!mart.apart*"), ("*.*", "!shop.spare"), ("*.*", "!mart.*"))
+
+_MOST_STEPS = 80
+_MOST_REFUSALS = 3
+
+_Settings: TypeAlias = Mapping[str, Mapping[str, Any]]
+
+_CALM: _Settings = {
+    "changefeed": {"on_bad_message": "dead_letter", "on_table_error": "park"},
+    "tables": {"include": ["*.*"], "incomplete": "allow"},
+}
+"""With it, a run ends at the end of the feed, whatever was lost."""
+
+
+@dataclass(slots=True)
+class LostState:
+    """One changefeed from its first message to its last, or to a refusal.
+
+    Args:
+        seed: Decides everything.
+        spark: The session.
+        disasters: Lets processes die and writes fail.
+        size: Events of the database.
+        steps: So many in which something is lost.
+
+    Attributes:
+        story: What happened.
+        looks: How many checkpoints were compared.
+        seen: What tables were said to be, and how often.
+    """
+
+    seed: int
+    spark: SparkSession
+    disasters: Disasters
+    size: int = 24
+    steps: int = 20
+    story: list[str] = field(default_factory=list)
+    looks: int = 0
+    seen: Counter[str] = field(default_factory=Counter)
+    _random: random.Random = field(init=False)
+    _lab: Lab = field(init=False)
+    _lives: Lives = field(init=False)
+    _follower: Follower | None = None
+    _settings: _Settings = field(default_factory=dict)
+    _drop: str = "keep"
+    _sent: int = 0
+    _lost: bool = False
+    _again: int = 0
+    _is_calm: bool = False
+    _numbers: count[int] = field(default_factory=count)
+    _bad: set[Life] = field(default_factory=set)
+    _hidden: set[Life] = field(default_factory=set)
+    _given_up: bool = False
+
+    def __post_init__(self) -> None:
+        chance = self._random = random.Random(f"lost state of {self.seed}")
+        elements = Elements(
+            renames=chance.random() < 0.5,
+            upkeep=chance.random() < 0.5,
+            include=chance.random() < 0.5,
+            databases=chance.random() < 0.2,
+        )
+        history = History(chance, chance.choice([0.25, 0.4]), elements=elements)
+        history.begin(chance.randint(2, 3))
+        history.go_on(self.size)
+        habits = Habits(
+            partitions=chance.randint(1, 2),
+            dispatcher=chance.choice(["table", "index-value", "scatter"]),
+            twice=chance.choice([0.0, 0.1]),
+            resolve=chance.choice([0.3, 0.6]),
+            restart=chance.choice([0.0, 0.05]),
+        )
+        feed = Changefeed(history.database, habits, chance.randrange(1 << 30))
+        feed.send()
+        self._lives = Lives(feed.database)
+        self._spoil(feed)
+        self.story.append(str(elements))
+        messages = chance.choice([5, 15, 60, 1000])
+        self._lab = Lab(self.spark, f"lost_{self.seed}", feed.database, feed.records, messages)
+        self._drop = chance.choice(["keep", "keep", "drop"])
+        self._draw_settings()
+
+    @property
+    def past(self) -> list[str]:
+        """The DDL of the database."""
+        return [f"{item.ts % 1000}: {item.sql}" for item in self._lab.database.log if isinstance(item, Ddl)]
+
+    def _spoil(self, feed: Changefeed) -> None:
+        chance = self._random
+        for kind, item in spoilt.spoil(feed.records, chance, chance.choice([0, 0, 1, 1, 2, 3])):
+            self._bad.add(self._lives.at(item.ts)[item.schema.name])
+            self.story.append(f"row of {_short(item.schema.name)} at {item.ts % 1000} {kind}")
+        made = [item for item in feed.database.log if isinstance(item, Ddl) and item.kind == "CREATE"]
+        for ddl in chance.sample(made, min(len(made), chance.choice([0, 0, 0, 1, 2]))):
+            spoilt.hide(feed.records, ddl)
+            self._hidden.add(ddl.ts)
+            self.story.append(f"no CREATE of {_short(ddl.names[0])} at {ddl.ts % 1000}")
+
+    # ---- the run
+
+    def run(self) -> None:
+        """Run it; raises AssertionError where a table is called true and is not."""
+        for _ in range(self.steps):
+            self.disasters.mend()
+            self._draw()
+            self._turn()
+        self.disasters.mend()
+        self.story.append("calm")
+        self._is_calm, self._settings = True, _CALM
+        self._stop()
+        self._sent = len(self._lab.records)
+        refusals = 0
+        for _ in range(_MOST_STEPS):
+            step = self._turn()
+            refusals += step is None
+            if refusals == _MOST_REFUSALS:
+                return
+            if step is not None and step.complete and not step.moved and not step.resuming:
+                return
+        raise AssertionError("it does not come to its end")
+
+    def _turn(self) -> Step | None:
+        """Make a step; None where it came to nothing."""
+        try:
+            follower = self._follower = self._follower or self._start()
+            step = follower.turn(self._ends_now())
+        except Crash as crash:
+            self._end(f"died at {crash}")
+        except TransientError as error:
+            self.story.append(f"failed: {error.what}")
+        except ApplierError as error:
+            self._refused(error)
+        else:
+            self._look(follower.pipeline)
+            try:
+                if step.error is not None and not step.moved:
+                    raise refusal(step.error, step)
+                if self._is_calm and step.complete and not step.moved and not step.resuming:
+                    refuse_stall(step)
+            except ApplierError as error:
+                self._refused(error)
+                return None
+            return step
+        return None
+
+    def _refused(self, error: ApplierError) -> None:
+        assert error.hint or isinstance(error, ConfigError), f"{type(error).__name__} without a hint: {error}"
+        assert self._lost or not isinstance(error, CheckpointConflict), f"refused by itself: {error}"
+        self._end(f"refused: {error.what}")
+        if not self._is_calm and self._random.random() < 0.7:
+            self._settings = _CALM
+
+    def _end(self, why: str) -> None:
+        self.story.append(why)
+        self._follower = None
+        self.disasters.mend()
+
+    def _stop(self) -> None:
+        """End the process as a user does."""
+        if self._follower is not None:
+            try:
+                self._follower.pipeline.state.control.release()
+            except ApplierError as error:
+                self.story.append(f"not released: {error.what}")
+        self._follower = None
+
+    def _start(self) -> Follower:
+        tables = {**self._settings["tables"], "on_drop": self._drop}
+        self._lab.more = {"changefeed": self._settings["changefeed"], "tables": tables}
+        self.story.append(f"start {dict(self._settings['changefeed'])} {tables}")
+        follower = Follower(self._lab.start(is_over=True))
+        follower.requests.clock = count(step=10).__next__
+        return follower
+
+    def _ends_now(self) -> Mapping[TopicPartition, int]:
+        records = self._lab.records
+        self._sent = min(len(records), self._sent + self._random.choice([0, 3, 6, 12, 30]))
+        return {place: span.end for place, span in Memory(records[: self._sent]).bounds().items()}
+
+    # ---- what happens
+
+    def _draw(self) -> None:
+        if self._again:
+            self._again -= 1
+            if not self._again:
+                self._lose()
+                return
+        kinds: dict[str, tuple[int, Callable[[], None]]] = {
+            "nothing": (4, lambda: None),
+            "die": (4, lambda: self._strike(self.disasters.crash)),
+            "fail": (4, lambda: self._strike(lambda point, turn: self.disasters.call(_fail, point, turn))),
+            "lose": (2, self._lose_some),
+            "restart": (1, self._restart),
+            "park": (1, lambda: self._ask("park")),
+            "resume": (2, lambda: self._ask("resume")),
+            "give up": (1, self._give_up),
+        }
+        kind = self._random.choices(list(kinds), [weight for weight, _ in kinds.values()])[0]
+        try:
+            kinds[kind][1]()
+        except TransientError as error:
+            self._end(f"{kind} failed: {error.what}")
+        except ApplierError as error:
+            self._refused(error)
+
+    def _strike(self, strike: Callable[[str, int], None]) -> None:
+        point = self._random.choice(POINTS)
+        turn = self._random.choice([1, 1, 2, 3]) if point else self._random.choice([1, 2, 3, 5, 8, 12, 20])
+        self.story.append(f"{getattr(strike, '__name__', 'fail').replace('<lambda>', 'fail')} {point} {turn}")
+        strike(point, turn)
+
+    def _lose_some(self) -> None:
+        self._lose()
+        self._again = self._random.choice([0, 0, 1, 2, 4])
+
+    def _lose(self) -> None:
+        """Lose a control table, most times between two runs."""
+        if self._random.random() < 0.8:
+            self._stop()
+        kind = self._random.choice([*CONTROL_TABLES, CONTROL_TABLES[0]])
+        how = self._random.choice(["dropped", "dropped", *LOSSES])
+        self.story.append(f"{kind.name} {how}{'' if self._follower is None else ' while it runs'}")
+        LOSSES[how](self._lab.catalog, (namespace(self._lab.name), kind.name), self._random)
+        self._lost = True
+
+    def _restart(self) -> None:
+        self._stop()
+        self._draw_settings()
+
+    def _draw_settings(self) -> None:
+        chance = self._random
+        self._settings = {
+            "changefeed": {
+                "on_bad_message": chance.choice(["stop", "dead_letter", "dead_letter"]),
+                "on_table_error": chance.choice(["park", "park", "park", "stop"]),
+            },
+            "tables": {
+                "include": list(chance.choice(_INCLUDES)),
+                "incomplete": chance.choice(["allow", "allow", "refuse"]),
+            },
+        }
+
+    def _ask(self, kind: Kind) -> None:
+        if self._follower is None:
+            return
+        states = self._follower.pipeline.state.completeness
+        names = sorted(name for name, known in states.items() if kind == "park" or not known.is_live)
+        if names:
+            name = str(self._random.choice(names))
+            self.story.append(f"ask to {kind} {name}")
+            request = TableRequest(f"request {next(self._numbers)}", kind, (name,), "a test", "the model")
+            cast("Control", self._follower.pipeline.state.control).write(REQUESTS, request_rows(request))
+
+    def _give_up(self) -> None:
+        """Give all dead letters up, as `applier dead-letters discard` does: the user says that no row matters."""
+        self._stop()
+        follower = self._follower = self._start()
+        control = cast("Control", follower.pipeline.state.control)
+        letters = control.letters()
+        if letters:
+            self.story.append(f"give {len(letters)} letters up")
+            self._given_up = True
+            control.bury([replace(item, key=None, value=b"discarded", error="") for item in letters])
+            completeness.end_letters(follower.pipeline.state, follower.pipeline.targets)
+
+    # ---- what may be
+
+    def _look(self, pipeline: Pipeline) -> None:
+        state = pipeline.state
+        ts = state.resolved_ts
+        self.story.append(f"{state.checkpoint.step} at {ts % 1000}")
+        self.disasters.mend()
+        if not ts or self._lab.is_between(pipeline, ts):
+            return
+        self.looks += 1
+        shown = {Name(*line.table.split(".")): line for line in self._lab.status().tables if line.state != "dropped"}
+        problems = list(self._problems(pipeline, shown))
+        assert not problems, "\n".join([f"WRONG at {ts % 1000}", *problems, *self._states(pipeline, shown)])
+
+    def _problems(self, pipeline: Pipeline, shown: Mapping[Name, TableProgress]) -> Iterator[str]:
+        state, wanted = pipeline.state, self._lab.database.at(pipeline.state.resolved_ts)
+        lives, here = self._lives.at(state.resolved_ts), self._lab.tables()
+        admits = TableFilter(pipeline.config.tables.include).admits
+        for name, life in lives.items():
+            known = state.completeness.get(TableName(*name))
+            if known is None and admits(TableName(*name)) and not self._is_hidden(life):
+                yield f"{name} is not known"
+        for name, line in shown.items():
+            self.seen[line.state] += 1
+            known = state.completeness.get(TableName(*name))
+            is_true = line.state in ("in step", "empty") and not line.because
+            if is_true and (known is None or not known.is_live):
+                yield f"{name} is true to status alone: {line.state}"
+            if not is_true or known is None or not known.is_live or self._is_excused(lives.get(name)):
+                continue
+            if name not in wanted:
+                yield f"{name} is called true, and no such table is upstream"
+            elif line.state == "empty":
+                yield from [f"{name} is called empty, and is not"] if wanted[name][1] else []
+            elif name not in here:
+                yield f"{name} is called true, and is not there"
+            else:
+                for head in {line.cut_snapshot_id, line.snapshot_id}:
+                    yield from self._lab._differing(name, here[name], head, wanted[name][1])
+
+    def _is_excused(self, life: Life | None) -> bool:
+        """Whether a user gave up a message of the table, or of one with which it exchanged rows."""
+        together = set() if life is None else {life, *self._lives.exchanged(life, self._lab.database.ts)}
+        return self._given_up and not self._bad.isdisjoint(together)
+
+    def _is_hidden(self, life: Life) -> bool:
+        return not self._hidden.isdisjoint({life, *self._lives.exchanged(life, self._lab.database.ts)})
+
+    def _states(self, pipeline: Pipeline, shown: Mapping[Name, TableProgress]) -> list[str]:
+        told = sorted(pipeline.state.completeness.items())
+        lines = [f"  status: {_short(name)} {line.state} {line.because or ''}" for name, line in sorted(shown.items())]
+        return [f"  {wording.sentence(name, known)} [{known.why}]" for name, known in told] + lines
+
+
+def _fail() -> None:
+    raise TransientError("Something outside did not answer.")
+
+
+def _short(name: Name) -> str:
+    return f"{name.database}.{name.table}"

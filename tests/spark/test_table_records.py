@@ -1,0 +1,279 @@
+"""What a table says of itself outlives repeated steps, lost control tables, and the table that had its name before."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+
+import pytest
+
+from applier.commands import dead_letters
+from applier.commands.follower import Follower
+from applier.errors import TerminalError, TransientError
+from applier.sink.control.table_record import RECORD
+from applier.sink.control.tables import namespace
+from applier.sink.iceberg.catalog import Catalog
+from tests.disasters import Crash, Disasters
+from tests.spark.world import Make, World
+
+pytestmark = pytest.mark.spark
+
+TOO_LARGE = {"id": "9" * 30, "v": "x"}
+LETTERS = {"on_bad_message": "dead_letter"}
+
+
+@pytest.fixture
+def disasters(monkeypatch: pytest.MonkeyPatch) -> Disasters:
+    """What goes wrong."""
+    found = Disasters()
+    found.install(monkeypatch)
+    return found
+
+
+def fail() -> None:
+    """A failure that is worth another try."""
+    raise TransientError("Something outside did not answer.")
+
+
+def come_to_rest(follower: Follower) -> None:
+    """Apply all that is there, and bring back what comes back."""
+    while (step := follower.turn()).moved or step.resuming:
+        pass
+
+
+def repeat(world: World, disasters: Disasters, point: str, how: str) -> None:
+    """Apply all, with a step that comes to a point and is then repeated, by another process or by this one."""
+    if how == "dies":
+        disasters.crash(point)
+        with pytest.raises(Crash):
+            world.run()
+    else:
+        disasters.call(fail, point)
+        with world.applier() as pipeline:
+            follower = Follower(pipeline)
+            with pytest.raises(TransientError):
+                come_to_rest(follower)
+            come_to_rest(follower)
+    assert disasters.struck
+    disasters.mend()
+    world.run()
+
+
+def lose(lake: Catalog, world: World, *tables: str) -> None:
+    """Drop control tables by hand."""
+    for table in tables:
+        lake.drop((namespace(world.name), table))
+
+
+def is_true(world: World, table: str) -> bool:
+    """Whether `applier status` shows a table as whole."""
+    shown = [item for item in world.status().tables if item.table == f"shop.{table}"]
+    return any(item.state in ("in step", "empty") and not item.because for item in shown)
+
+
+def bad(world: World) -> None:
+    """A table that a bad message leaves without a row."""
+    world.create("a")
+    world.put("a", 1)
+    world.send_row("a", TOO_LARGE)
+    world.put("a", 3)
+    world.resolve()
+
+
+@pytest.mark.parametrize("how", ["dies", "fails"])
+@pytest.mark.parametrize("point", ["commit-done", "applied"])
+@pytest.mark.parametrize("order", ["resolved", "offset"])
+def test_a_dead_letter_is_lacked_behind_a_repeated_step(
+    order: str, point: str, how: str, make: Make, disasters: Disasters
+) -> None:
+    """The repetition finds the rows of the step, and not why the table lacks one."""
+    world = make(order=order, **LETTERS)
+    bad(world)
+
+    repeat(world, disasters, point, how)
+
+    assert world.keys("a") == {1, 3}
+    assert world.table("a").state == "incomplete"
+    assert world.status().dead_letter_count == 1
+
+
+@pytest.mark.parametrize("how", ["dies", "fails"])
+def test_rows_that_were_not_found_are_lacked_behind_a_repeated_step(how: str, make: Make, disasters: Disasters) -> None:
+    """The repetition finds the row that the update has made."""
+    world = make()
+    world.settings["tables"] = {"incomplete": "allow"}
+    world.create("a")
+    world.put("a", 1)
+    world.put("a", 7, op="UPDATE")
+    world.resolve()
+
+    repeat(world, disasters, "applied", how)
+
+    assert not is_true(world, "a")
+
+
+@pytest.mark.parametrize("how", ["dies", "fails"])
+@pytest.mark.parametrize("point", ["commit-done", "resume-taken-in", "copy-shown", "resume-shown", "resume-done"])
+def test_what_a_job_sets_aside_is_lacked_behind_its_repetition(
+    point: str, how: str, make: Make, disasters: Disasters
+) -> None:
+    """The copy says so itself, and the table that it becomes."""
+    world = make(**LETTERS)
+    world.create("a")
+    world.put("a", 1)
+    world.resolve()
+    world.run()
+    world.obey(f"applier park -c {world.path} --tables shop.a --why test")
+    world.send_row("a", TOO_LARGE)
+    world.put("a", 3)
+    world.resolve()
+    world.run()
+    world.obey(f"applier resume -c {world.path} --tables shop.a")
+
+    repeat(world, disasters, point, how)
+
+    assert not is_true(world, "a")
+
+
+@pytest.mark.parametrize("passed", ["TRUNCATE TABLE a", "ALTER TABLE a DROP COLUMN v", "DROP TABLE a"])
+@pytest.mark.parametrize("why", ["parked", "left out"])
+def test_lost_checkpoints_do_not_let_ddl_count_that_a_table_lacks(
+    why: str, passed: str, make: Make, lake: Catalog
+) -> None:
+    """The feed passed a DDL while the table was parked: read again, the table does not count as behind it."""
+    world = make()
+    world.create("a")
+    world.create("b")
+    world.put("a", 1, 2)
+    world.put("b", 1)
+    world.resolve()
+    world.run()
+    if why == "parked":
+        world.obey(f"applier park -c {world.path} --tables shop.a --why test")
+    include = ["*.*", "!shop.a"] if why == "left out" else ["*.*"]
+    world.ddl(passed)
+    world.put("b", 2)
+    world.resolve()
+    world.run(include=include)
+    lose(lake, world, "checkpoints")
+
+    world.run(include=include)
+
+    assert not is_true(world, "a")
+    assert world.keys("b") == {1, 2}
+    assert is_true(world, "b")
+
+
+@pytest.mark.parametrize("lost", ["checkpoints", "dead_letters"])
+def test_a_lost_control_table_makes_no_table_whole(lost: str, make: Make, lake: Catalog) -> None:
+    """A table that lacks the row of a dead letter lacks it whatever is lost, and once more is lost."""
+    world = make(**LETTERS)
+    bad(world)
+    world.run()
+    lose(lake, world, lost)
+    world.run()
+    assert not is_true(world, "a")
+
+    lose(lake, world, *({"checkpoints", "dead_letters"} - {lost}))
+    world.put("a", 4)
+    world.resolve()
+    world.run()
+
+    assert not is_true(world, "a")
+
+
+def test_dead_letters_that_were_lost_are_not_given_up(make: Make, lake: Catalog) -> None:
+    """Letters that come later and are given up do not make up for those that were lost."""
+    world = make(**LETTERS)
+    bad(world)
+    world.run()
+    lose(lake, world, "dead_letters")
+    world.run()
+    world.send_row("a", TOO_LARGE)
+    world.resolve()
+    world.run()
+    if dead_letters.found(world.config):
+        dead_letters.discard(world.config, [], "a test", take_over=True)
+
+    assert not is_true(world, "a")
+
+
+def test_lost_schema_changes_and_then_checkpoints_leave_rows_behind_a_truncate(make: Make, lake: Catalog) -> None:
+    """A TRUNCATE that the table has is not applied a second time."""
+    world = make()
+    world.create("a")
+    world.put("a", 1, 2)
+    world.ddl("TRUNCATE TABLE a")
+    world.put("a", 3)
+    world.resolve()
+    world.run()
+    lose(lake, world, "schema_changes")
+    world.put("a", 4)
+    world.resolve()
+    world.run()
+    lose(lake, world, "checkpoints")
+
+    world.run()
+
+    assert world.keys("a") == {3, 4} or not is_true(world, "a")
+
+
+def test_lost_table_versions_park_tables_or_are_read_again(make: Make, lake: Catalog) -> None:
+    """Whatever comes of it, the run does not end as a defect, and no table is true that differs."""
+    world = make()
+    world.create("a")
+    world.put("a", 1)
+    world.resolve()
+    world.run()
+    lose(lake, world, "table_versions")
+    world.put("a", 2)
+    world.resolve()
+
+    with suppress(TerminalError):
+        world.run()
+
+    assert world.keys("a") == {1, 2} or not is_true(world, "a")
+
+
+@pytest.mark.parametrize("again", ["rows", "rename", "create"])
+@pytest.mark.parametrize("on_drop", ["keep", "drop"])
+def test_a_name_that_is_used_again_shows_no_row_of_the_table_before(on_drop: str, again: str, make: Make) -> None:
+    """The table that was dropped is kept or not; its successor is another one."""
+    world = make()
+    world.create("a")
+    world.create("b")
+    world.put("a", 1)
+    world.put("b", 5)
+    world.ddl("DROP TABLE a")
+    world.resolve()
+    world.run(on_drop=on_drop)
+    if again == "rename":
+        world.ddl("RENAME TABLE b TO a", "b")
+    elif again == "create":
+        world.create("a")
+    world.put("a", 2)
+    world.resolve()
+
+    world.run()
+
+    wanted = {2, 5} if again == "rename" else {2}
+    assert not is_true(world, "a") if again == "rows" else is_true(world, "a")
+    assert world.keys("a") == wanted or not is_true(world, "a")
+
+
+def test_a_record_is_small(make: Make, lake: Catalog) -> None:
+    """It is part of each metadata file: below 4 kB, also of a table that is parked in a feed of 16 topics."""
+    world = make()
+    world.create("a")
+    for number in range(16):
+        world.topic = f"shop_{number}"
+        world.put("a", number)
+        world.resolve()
+    world.run()
+    whole = lake.load((f"{world.name}__shop", "a"))
+    world.obey(f"applier park -c {world.path} --tables shop.a --why test")
+    parked = lake.load((f"{world.name}__shop", "a"))
+
+    assert whole is not None
+    assert parked is not None
+    for table in (whole, parked):
+        assert 0 < len(table.setting(RECORD) or "") < 4096
