@@ -157,7 +157,7 @@ class BegunAtSwap:
         while True:
             step = self._follower.turn()
             self.story.append(f"{pipeline.state.checkpoint.step} at {pipeline.state.resolved_ts % 1000}")
-            if not step.moved and not step.resuming:
+            if step.complete and not step.moved and not step.resuming:
                 return True
 
     def _ask(self, kind: Kind) -> None:

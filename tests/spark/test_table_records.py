@@ -251,7 +251,9 @@ def test_a_table_whose_versions_are_lost_while_it_is_parked_stays_parked(make: M
     world.resolve()
     world.run()
 
-    world.obey(f"applier resume -c {world.path} --tables shop.a")
+    with world.applier() as pipeline:
+        request = TableRequest("one", "resume", ("shop.a",), "", "a test")
+        assert not Requests(pipeline).carry_out(request).is_refused
     world.run()
 
     assert world.table("a").state == "parked"

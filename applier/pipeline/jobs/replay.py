@@ -134,7 +134,7 @@ class Replay(JobRun):
             try:
                 self._begin(name, position)
             except TableMismatch as error:
-                is_lost = position.is_loaded or self._is_unversioned(position)
+                is_lost = position.is_loaded or _is_unversioned(self.main.state, position)
                 parking.give_up(self.main.state, name, error, is_lost=is_lost)
             else:
                 passed[position.name] = position.passed
@@ -148,7 +148,7 @@ class Replay(JobRun):
             self.copies.refuse_held(name)
             state.completeness[own] = Completeness(Reason(Why.NOT_READ), origin=position)
             return
-        if self._is_unversioned(position):
+        if _is_unversioned(main, position):
             what = (
                 f"The columns that table {name} had are not known any more, as control table table_versions was lost."
             )
@@ -166,10 +166,6 @@ class Replay(JobRun):
         state.topics[own] = main.topics.get(name, "")
         state.completeness[own] = replace(known.resumed, origin=position)
         state.ddl.applied |= set(position.ddl)
-
-    def _is_unversioned(self, position: FeedPosition) -> bool:
-        """Whether the version is lost in which a table left the feed: nothing says how to read its first rows."""
-        return position.version is not None and (position.name, position.version) not in self.main.state.versions
 
     def _take_loaded(self, position: FeedPosition) -> int:
         """Copy what an export was loaded into; the TSO of the export.
@@ -261,3 +257,8 @@ def first(main: Pipeline, due: Mapping[TableName, FeedPosition]) -> Checkpoint:
         topic_ids=last.topic_ids,
         protocol=last.protocol,
     )
+
+
+def _is_unversioned(main: State, position: FeedPosition) -> bool:
+    """Whether the version is lost in which a table left the feed: nothing shows how to read its first rows."""
+    return position.version is not None and (position.name, position.version) not in main.versions
