@@ -54,7 +54,7 @@ soak: $(READY) services ## 1,000 schedules never drawn before; SCHEDULES=n for o
 	SCHEDULES=$(or $(SCHEDULES),1000) SEED_FROM=$$from SEED=$(SEED) \
 	  $(PYTEST) --numprocesses $(if $(SEED),0,2) --dist worksteal -k is_the_database \
 	  tests/properties/test_schedules.py tests/properties/test_table_life.py tests/properties/test_fault_rounds.py \
-	  tests/properties/test_identities.py tests/properties/test_lost_state.py
+	  tests/properties/test_identities.py tests/properties/test_lost_state.py tests/properties/test_begun_at_swap.py
 
 fuzz: $(READY) ## A million damaged messages through all decoders; FUZZ_ARGS="--seed 2 --messages 50000"
 	@$(PYTHON) -m tests.fuzz.run $(FUZZ_ARGS)

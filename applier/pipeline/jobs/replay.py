@@ -134,7 +134,8 @@ class Replay(JobRun):
             try:
                 self._begin(name, position)
             except TableMismatch as error:
-                parking.give_up(self.main.state, name, error, is_lost=position.is_loaded)
+                is_lost = position.is_loaded or _is_unversioned(self.main.state, position)
+                parking.give_up(self.main.state, name, error, is_lost=is_lost)
             else:
                 passed[position.name] = position.passed
         if coming:
@@ -147,6 +148,11 @@ class Replay(JobRun):
             self.copies.refuse_held(name)
             state.completeness[own] = Completeness(Reason(Why.NOT_READ), origin=position)
             return
+        if _is_unversioned(main, position):
+            what = (
+                f"The columns that table {name} had are not known any more, as control table table_versions was lost."
+            )
+            raise TableMismatch(what, BY_HAND)
         if position.is_loaded:
             state.loaded[own] = self._take_loaded(position)
         else:
@@ -251,3 +257,8 @@ def first(main: Pipeline, due: Mapping[TableName, FeedPosition]) -> Checkpoint:
         topic_ids=last.topic_ids,
         protocol=last.protocol,
     )
+
+
+def _is_unversioned(main: State, position: FeedPosition) -> bool:
+    """Whether the version is lost in which a table left the feed: nothing shows how to read its first rows."""
+    return position.version is not None and (position.name, position.version) not in main.versions
