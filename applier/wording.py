@@ -300,6 +300,14 @@ def nothing_runs(at: str, config: str) -> str:
     return f"{ended} `applier run -c {config}` applies what came later."
 
 
+def lost_decisions(upto: int) -> str:
+    """What is not known where the audit of DDL up to a commit ts is lost, as one sentence."""
+    return (
+        f"Control table schema_changes was lost: tables that tables.include left out since before commit ts {upto} are "
+        "not listed before a row or a DDL of them comes."
+    )
+
+
 def read_to_its_end(archive: str) -> str:
     """That there is no more in an archive, as one sentence."""
     return f"The archive {archive} is read to its end."

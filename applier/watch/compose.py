@@ -121,7 +121,7 @@ def compose(
         dead_letters=tuple(_letter(item) for item in facts.letters[:_SHOWN]),
         dead_letter_count=len(facts.letters),
         cut=tuple(_cut(config.catalog.name, in_cut(last, tables))),
-        notes=tuple(_notes(tables, silent, config, last, letters=len(facts.letters))),
+        notes=(*_unknown(facts.decisions), *_notes(tables, silent, config, last, letters=len(facts.letters))),
     )
     is_gone = last.released or silent > config.run.lease_seconds
     used = [item for item in report.partitions if item.partition < (config.changefeed.partitions or math.inf)]
@@ -323,6 +323,13 @@ def in_cut(last: Checkpoint, tables: Sequence[TableProgress]) -> dict[tuple[str,
 def _cut(catalog: str, snapshots: Mapping[tuple[str, ...], int]) -> Iterator[str]:
     for identifier, snapshot_id in sorted(snapshots.items()):
         yield f"SELECT * FROM {spark_name([catalog, *identifier])} VERSION AS OF {snapshot_id};"  # noqa: S608 - printed, never run
+
+
+def _unknown(decisions: Sequence[SchemaDecision]) -> Iterator[Trouble]:
+    """What is not known any more since the audit of DDL was lost."""
+    upto = max((item.commit_ts for item in decisions if item.decision == "lost"), default=0)
+    if upto:
+        yield Trouble(wording.lost_decisions(upto))
 
 
 def _notes(

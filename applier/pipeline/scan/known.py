@@ -42,7 +42,7 @@ class Known:
         loaded: TSO of the export that the rows of a table come from.
         misnamed: Tables whose names may be those of others upstream, or of none.
         named: Tables that are followed, those included whose CREATE TABLE is yet to come.
-        exported: Parked tables that an export shows to be there, whether or not anything else shows what they are.
+        exported: TSO of the export that parked tables get, whether or not anything else shows what they are.
         changed: As `State.changed_at`, of the tables that a DDL has changed.
         lives: As `State.lives`.
         past: As `DdlProgress.past`.
@@ -64,7 +64,7 @@ class Known:
     misnamed: frozenset[TableName] = frozenset()
     loaded: Mapping[TableName, int] = field(default_factory=dict)
     named: frozenset[TableName] = frozenset()
-    exported: frozenset[TableName] = frozenset()
+    exported: Mapping[TableName, int] = field(default_factory=dict)
     changed: Mapping[TableName, int] = field(default_factory=dict)
     lives: Lives | None = None
     past: Sequence[PastDdl] = ()
@@ -108,11 +108,11 @@ class Known:
             },
             misnamed=frozenset(name for name, found in state.completeness.items() if found.is_misnamed),
             named=frozenset(state.completeness),
-            exported=frozenset(
-                name
+            exported={
+                name: found.position.version or 0
                 for name, found in state.completeness.items()
                 if found.position is not None and found.position.is_loaded and found.position.ts <= state.resolved_ts
-            ),
+            },
             loaded=state.loaded,
             changed={name: at for name in state.tables if (at := state.changed_at(name))},
             lives=state.lives,

@@ -223,7 +223,8 @@ class WindowScanner:
         due = [barrier for barrier in found.results.barriers if barrier.change.commit_ts <= (found.upto or 0)]
         barriers = in_order(due, known.applied, known.applied_ddl)
         every = read_all(barriers, spelling(found, known), met(found, known), self.taken) if barriers else []
-        every = [ddl for ddl in every if not ddl.is_in(known.loaded)]
+        had = {**known.exported, **known.loaded}
+        every = [ddl for ddl in every if not ddl.is_in(had)]
         found.ddl = every if self.chosen is None else self.chosen(every)
         found.coming = _coming(found, known) if found.results.has_unplaced else frozenset()
         cuts = cut((ddl.commit_ts, ddl.parts(known.tables)) for ddl in found.ddl)

@@ -29,13 +29,19 @@ def recall(state: State, targets: TargetTables) -> None:
         if record is None:
             continue
         known = state.completeness.get(name)
-        if known is None or name in state.unsettled:
+        if known is None or (name in state.unsettled and not _is_listed(state, targets, name)):
             state.unsaid[name] = Unsaid(record)
             if known is None and record.known.is_parked:
                 # Its rows are left out from the first window on.
                 state.completeness[name] = record.known
         else:
             state.completeness[name] = _merged(known, record.known, state, targets, name)
+
+
+def _is_listed(state: State, targets: TargetTables, name: TableName) -> bool:
+    """Whether the table that has a name now is the one that the checkpoint lists under it."""
+    tracked, writer = state.checkpoint.tables.get(name), targets.writer(name)
+    return tracked is not None and writer is not None and writer.table.identity == tracked.identity
 
 
 def remember(state: State) -> None:
@@ -59,11 +65,20 @@ def _merged(
 
 
 def hold(state: State, targets: TargetTables, names: Iterable[TableName]) -> None:
-    """Keep tables parked that are so by their own word, behind a DDL which they had before this step."""
+    """Let tables lack what they lack by their own word, behind a DDL which they had before this step.
+
+    Rows that follow it are committed with what is known of the table then.
+    """
     for name in names:
         said = state.unsaid.get(name)
-        if said is not None and said.record.known.is_parked and told(targets, name) == said.record:
-            state.completeness[name] = said.judged or said.record.known
+        if said is not None and told(targets, name) == said.record:
+            _take_worse(state, name, said.judged or said.record.known)
+
+
+def _take_worse(state: State, name: TableName, own: Completeness) -> None:
+    known = state.completeness.get(name)
+    if known is None or own.is_parked or (known.is_live and not own.is_live):
+        state.completeness[name] = own
 
 
 def settle(state: State, targets: TargetTables, *, is_read: bool) -> None:
@@ -80,11 +95,8 @@ def settle(state: State, targets: TargetTables, *, is_read: bool) -> None:
         said, now = state.unsaid.pop(name), told(targets, name)
         if now is None or (name not in state.tables and not _track(state, name)):
             continue
-        known, own = state.completeness.get(name), now.known
-        if now == said.record and said.judged is not None:
-            own = said.judged
-        if known is None or own.is_parked or (known.is_live and not own.is_live):
-            state.completeness[name] = own
+        judged = said.judged if now == said.record else None
+        _take_worse(state, name, judged or now.known)
 
 
 def _track(state: State, name: TableName) -> bool:
