@@ -261,9 +261,7 @@ def test_a_table_whose_versions_are_lost_while_it_is_parked_stays_parked(make: M
     assert "applier load" in str(world.table("a").way_out)
 
 
-def test_that_a_table_may_not_be_listed_is_shown_once_its_create_table_is_lost(
-    make: Make, lake: Catalog
-) -> None:
+def test_that_a_table_may_not_be_listed_is_shown_once_its_create_table_is_lost(make: Make, lake: Catalog) -> None:
     """The audit of DDL alone knew of it: without that, nobody may call all tables true."""
     world = make()
     world.create("a")

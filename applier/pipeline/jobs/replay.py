@@ -59,7 +59,9 @@ class Replay(JobRun):
             before = self._members()
             self._catch_up(goal)
             failpoints.reach("resume-range-read")
-            for name in set(before.values()) - set(self._members().values()):
+            left = set(before.values()) - set(self._members().values())
+            # One that was given up is parked for good, and says why.
+            for name in sorted(name for name in left if due_at(self.main.state, name) is not None):
                 # It would read the range again and again.
                 self.handover.let_go(name, f"Table {name} of the export was dropped since")
         self.handover.parked(self._members())
@@ -94,11 +96,8 @@ class Replay(JobRun):
 
     def _members(self) -> dict[TableName, TableName]:
         """Tables of the job: the name in the job, and the name that readers use now."""
-        due = {
-            known.position.key: name
-            for name, known in self.main.state.completeness.items()
-            if known.is_parked and known.is_due and known.position is not None
-        }
+        names = list(self.main.state.completeness)
+        due = {at.key: name for name in names if (at := due_at(self.main.state, name)) is not None}
         found = {own: due.get(known.origin.key) for own, known in self.state.completeness.items() if known.origin}
         return {own: name for own, name in found.items() if name is not None}
 
@@ -206,7 +205,8 @@ class Replay(JobRun):
         if step.complete and not step.moved and self._is_before(goal):
             what = f"The messages from resolved ts {state.resolved_ts} on hold no watermark up to {goal}."
             raise RangeRefused(what, BY_HAND)
-        for own in [own for own, ts in begun.items() if own not in state.tables and state.resolved_ts >= ts]:
+        # A DDL may follow the watermark of its own commit ts.
+        for own in [own for own, ts in begun.items() if own not in state.tables and state.resolved_ts > ts]:
             what = f"The feed no longer holds the CREATE TABLE of {own} at commit ts {begun[own]}."
             parking.give_up(self.main.state, members[own], RangeRefused(what, BY_HAND), is_lost=True)
 
@@ -214,6 +214,12 @@ class Replay(JobRun):
         """Offsets (exclusive) up to which the changefeed has applied everything, or where the job is beyond them."""
         own = self.state.next_offsets
         return {place: max(at, own.get(place, 0)) for place, at in self.main.state.next_offsets.items()}
+
+
+def due_at(state: State, name: TableName) -> FeedPosition | None:
+    """The place of a table that is to come back; None for any other."""
+    known = state.completeness.get(name)
+    return known.position if known is not None and known.is_parked and known.is_due else None
 
 
 def due(state: State) -> dict[TableName, FeedPosition]:
