@@ -12,6 +12,7 @@ from typing import Literal
 import pyarrow as pa
 
 from applier.changefeed.table import Column, ColumnType, TableName, fold
+from applier.errors import RELOAD, SchemaChangeRefused
 
 UINT64 = pa.decimal128(20, 0)
 """Unsigned 64-bit numbers: no Iceberg integer holds them, and they must not wrap."""
@@ -101,7 +102,14 @@ def arrow_type(column: ColumnType, rules: TypeRules = TypeRules(), path: str = "
 
 
 def column_arrow_type(name: TableName, column: Column, rules: TypeRules) -> pa.DataType:
-    """Arrow type of a column of a table, with the rules for that very column."""
+    """Arrow type of a column of a table, with the rules for that very column.
+
+    Raises:
+        SchemaChangeRefused: Rows leave open which type it has.
+    """
+    if column.type.name in OPEN:
+        what = f"Column {column.name} of table {name} has no known type: no CREATE TABLE shows it."
+        raise SchemaChangeRefused(what, RELOAD)
     return arrow_type(column.type, rules, f"{name}.{column.name}")
 
 

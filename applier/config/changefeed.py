@@ -30,7 +30,7 @@ class ChangefeedSection(Section):
     claim_check: str | None = None
     """`claim-check-storage-uri`: a folder or any fsspec address."""
     timezone: Zone = "UTC"
-    """IANA zone of the changefeed, for protocols that do not say it."""
+    """IANA zone of the changefeed, for protocols that do not say it; Simple that names it `Local` needs this key."""
     session_timezone: Zone | None = None
     """IANA zone of the upstream sessions that run DDL, in which DDL text writes TIMESTAMP defaults. When absent: UTC if
     `timezone` is UTC, else unknown."""

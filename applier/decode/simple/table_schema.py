@@ -27,7 +27,7 @@ class DataType(msgspec.Struct, rename="camel"):
         """The type in our terms. `year` and `bit` are flagged unsigned on the wire, which says nothing."""
         name, scale = self.mysql_type, None
         if name == "decimal" or name in _SECOND_TYPES:
-            scale = self.decimal or 0
+            scale = max(self.decimal or 0, 0)  # A BOOTSTRAP has -1 where the statement gives none.
         if avro and name in _SECOND_TYPES:
             # Avro leaves the digits of seconds out; the point and they show in the display width.
             scale = max(self.length - _SECOND_TYPES[name] - 1, 0)

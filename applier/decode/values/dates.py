@@ -111,7 +111,7 @@ def _fractional(digits: int | None) -> str:
     """A pattern of what ends as TiDB prints a TIME of some fractional digits; None for any."""
     if digits is None:
         return ""
-    return rf"\.\d{{{digits}}}$" if digits else r"^[^.]*$"
+    return rf"\.\d{{{digits}}}$" if digits > 0 else r"^[^.]*$"
 
 
 def strings(values: Any) -> pa.Array[Any]:

@@ -248,3 +248,13 @@ def test_rows_can_be_compared_and_hashed_by_their_timestamps() -> None:
         msgspec.convert({"location": "UTC", "value": "2020-01-01 00:00:00"}, ZonedText),
     }
     assert len(stamps) == 1
+
+
+@pytest.mark.parametrize(("decimal", "scale"), [("", 0), (',"decimal":-1', 0), (',"decimal":3', 3)])
+def test_digits_that_a_statement_leaves_out_are_none(decimal: str, scale: int) -> None:
+    """TiCDC leaves them out behind a CREATE TABLE, and writes -1 in a BOOTSTRAP."""
+    column = f'{{"name":"c","dataType":{{"mysqlType":"time","length":10{decimal}}},"nullable":true,"default":null}}'
+    schema = f'{{"schema":"shop","table":"t","tableID":1,"version":2,"columns":[{column}],"indexes":[]}}'
+    event = decode(f'{{"version":1,"type":"BOOTSTRAP","commitTs":0,"tableSchema":{schema}}}')
+    assert isinstance(event, Bootstrap)
+    assert event.version.columns[0].type.scale == scale
