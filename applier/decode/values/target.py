@@ -18,8 +18,8 @@ _HINT = (
 )
 
 NO_CREATE = (
-    "Set [upstream] schemas to a folder with the CREATE TABLE text before the first start, or read the feed from that "
-    "statement on; a table that is parked for it is loaded with `applier load -c FILE --from DIR --tables TABLE`."
+    "Before the first start, read the changefeed from the CREATE TABLE on, or set [upstream] schemas to a folder with "
+    "its text; load a table that is parked for it with `applier load -c FILE --from DIR --tables TABLE`."
 )
 """The hint where a CREATE TABLE alone shows how to read a value."""
 
