@@ -120,11 +120,12 @@ def _way_out(names: Sequence[TableName], known: Completeness, config: str) -> st
             return f"restore {them} and start `applier run -c {config}` again; or {resume}, which may build {them} anew"
         case Why.DDL | Why.ROW:
             return f"mend what the reason names, then {resume}; or {by_hand}"
+        case Why.NO_CREATE | Why.UNMET | Why.LATE:
+            return by_hand
         case _ if known.is_parked:
             return resume
     its = "their" if len(names) > 1 else "its"
-    again = "" if known.why is Why.LATE else f"{resume} if the feed still holds {its} CREATE TABLE; or "
-    return f"{again}{by_hand}"
+    return f"{resume} if the feed still holds {its} CREATE TABLE; or {by_hand}"
 
 
 def _them(names: Sequence[TableName]) -> str:

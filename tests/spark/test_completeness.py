@@ -74,8 +74,7 @@ def test_an_incomplete_table_says_so_everywhere(make: Make) -> None:
     (found,) = report.stale
     assert str(found) == (
         "Table shop.a is incomplete: the feed does not hold its CREATE TABLE, so earlier rows may be missing. Hint: "
-        f"run `applier resume -c {world.path} --tables 'shop.a'` if the feed still holds its CREATE TABLE; or export "
-        f"it with `{EXPORT}` and run `applier load -c {world.path} --from DIR --tables 'shop.a'`."
+        f"export it with `{EXPORT}` and run `applier load -c {world.path} --from DIR --tables 'shop.a'`."
     )
 
 
