@@ -145,6 +145,9 @@ def _say(targets: TargetTables, name: TableName, known: Completeness) -> None:
 
 def _is_to_say(state: State, targets: TargetTables, name: TableName, known: Completeness) -> bool:
     """Whether a table does not say yet what is known of it; one that others have changed is not written to."""
+    resuming = state.checkpoint.resuming
+    if resuming is not None and (known.is_due or name in resuming.progress.tables):
+        return False  # A job shows a copy of the table as it was: that says what is known.
     if known.needs_export or name in state.unsettled or targets.damage(name) is not None:
         return False
     writer = targets.writer(name)
