@@ -95,6 +95,7 @@ class Admission:
                 self.reject(place, offset, undated(name, block.op), [name])
             out |= stamps == 0
         again, placed = job.order.of_block(name, place, where, stamps)
+        again &= ~out  # What is not due, or cannot be placed, has its fate already.
         self._pass(Fate.HAD, name, place, 0, int(again.sum()))
         if name in job.late:
             for number in np.flatnonzero(~out & ~again & (stamps <= job.late[name].points[-1])).tolist():
