@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from typing import cast
 
 from applier.changefeed.completeness import Reason, Why
-from applier.changefeed.fate import Fates
+from applier.changefeed.fate import Fate, Fates
 from applier.changefeed.filter import TableFilter
 from applier.changefeed.position import FeedPosition
 from applier.changefeed.table import TableName, TableVersion
@@ -38,7 +38,7 @@ from applier.pipeline.schema_changes.apply import DdlApplier
 from applier.pipeline.schema_changes.follow_rows import follow, is_new_to, made
 from applier.pipeline.schema_changes.moved_names import moved_by
 from applier.pipeline.state import State
-from applier.pipeline.tables import completeness, parking
+from applier.pipeline.tables import completeness, lost_control, parking, table_records
 from applier.pipeline.tables.filtered import Doubted, owners
 from applier.pipeline.tables.not_found import MissingRows
 from applier.pipeline.tables.target_tables import TargetTables
@@ -60,6 +60,7 @@ class WindowApplier:
         not_found: Rows that changes did not find.
         commits: The table of each commit that the step made, and the seconds that it took.
         fates: What became of the changes of the window.
+        lacking: Tables that others have dropped or restored, and that are to be parked in this step.
     """
 
     config: Config
@@ -71,6 +72,7 @@ class WindowApplier:
     commits: list[tuple[TableName, float]] = field(default_factory=list, init=False)
     far: FarRows | None = field(default=None, init=False)
     fates: Fates = field(default_factory=Counter, init=False)
+    lacking: dict[TableName, TableMismatch] = field(default_factory=dict, init=False)
 
     def apply(self, scan: WindowScan, described: Sequence[TableVersion], stopwatch: Stopwatch) -> int:
         """Apply DDL in order, each after the rows below it and before the rows above it; then all other rows.
@@ -88,7 +90,8 @@ class WindowApplier:
             TerminalError: The changefeed cannot go on.
         """
         upto, self.far = cast("int", scan.upto), FarRows.of(scan)
-        left_out = self.state.parked | scan.parking.keys()
+        parked = self.state.parked
+        left_out = parked | scan.parking.keys()
         self.set_apart(self._unfit(scan), Why.ROW)
         completeness.doubt_late(self.state, scan.results.late)
         completeness.meet((name for name, _ in scan.results.parts), scan.ddl, self.state, self.targets, self.config)
@@ -102,12 +105,14 @@ class WindowApplier:
         doubt(self.targets, self.state.names if doubted is None else doubted)
         # Before any row: a step that is repeated behind its commits may not find the message any more.
         self._doubt_letters(scan, doubted)
-        account.check(scan, left_out, self.state)
+        account.check(scan, parked, self.state)
+        table_records.keep(self.state, self.targets)
         for version in described:
             completeness.meet([version.name], scan.ddl, self.state, self.targets, self.config)
             self.state.track(version)
             self._ensure(version)
         unsettled, self.state.ddl.to_move = self.state.unsettled, moved_by(scan, self.state)
+        self.lacking = lost_control.behind(scan.ddl, self.state, self.targets)
         due, written = dict(scan.results.parts), set[TableName]()
         extent = None if self.targets.feed.order.has_watermark else ReadExtent(scan.window.ranges, self.state.topic_ids)
         with stopwatch.stage("apply"):
@@ -124,10 +129,13 @@ class WindowApplier:
                 self._apply_ddl(ddl)
                 # A table may have been made, or may have got its name, behind the message.
                 self._doubt_letters(scan, doubted)
+                if scan.bad:
+                    table_records.keep(self.state, self.targets)
                 _doubt_taken(self.state, self.targets.feed.order, left_out, ddl)
                 if is_begun and self.ddl_handler.leaves_rows(ddl):
                     written |= self._commit([batch for batch in batches if parted.get(batch.name, -1) < place])
             self._settle(unsettled)
+            self._give_up_lacking()
             rest = sorted(due.items(), key=lambda item: item[0][0])
             written |= self._commit([Batch(name, parts, upto, extent=extent) for (name, _), parts in rest])
         self._doubt_letters(scan, doubted)
@@ -144,6 +152,14 @@ class WindowApplier:
         for name in names:
             if name not in self.state.parked and (damage := self.targets.damage(name)) is not None:
                 self.set_apart({name: damage}, Why.TABLE)
+
+    def _give_up_lacking(self) -> None:
+        """Park tables that lack what they had; nothing shows their place in the feed."""
+        lacking, self.lacking = self.lacking, {}
+        names = {name: error for name, error in lacking.items() if name in self.state.tables}
+        self.set_apart(names, Why.TABLE)
+        for name in names:
+            self.state.completeness[name] = replace(self.state.completeness[name], position=None)
 
     def _removed(self, ddl: Sequence[Ddl]) -> set[TableName]:
         """Names whose tables some DDL remove, which a step that failed may have done already."""
@@ -163,11 +179,13 @@ class WindowApplier:
                 completeness.try_again(self.state, self.targets, name)
 
     def _unfit(self, scan: WindowScan) -> dict[TableName, DecodeError]:
-        """Tables to which a bad message of a window belongs; of one that the window makes, the next reads it again."""
+        """Tables to which a bad message of a window belongs; of one that the window makes, the next reads all again."""
         return {
             name: error
             for name, error in scan.parking.items()
-            if name in self.state.tables or not any(ddl.frees(frozenset({name})) for ddl in scan.ddl)
+            if name in self.state.tables
+            or scan.results.fates[Fate.LEFT_OUT, name]
+            or not any(ddl.frees(frozenset({name})) for ddl in scan.ddl)
         }
 
     def set_apart(
@@ -231,7 +249,7 @@ class WindowApplier:
     def _commit(self, batches: Sequence[Batch]) -> set[TableName]:
         refused: dict[TableName, TerminalError] = {}
         is_led = self.targets.feed.order.parts_at_ddl
-        batches = [batch for batch in batches if batch.name not in self.state.parked]
+        batches = [batch for batch in batches if batch.name not in self.state.parked | self.lacking.keys()]
         new = {batch.name: batch.newest for batch in batches if is_new_to(batch, self.state)}
         known = {} if is_led else made(new, self.state, self.targets)
         for batch in batches:

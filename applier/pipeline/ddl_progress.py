@@ -69,6 +69,11 @@ class DdlProgress:
         upto, texts = self._lost
         return commit_ts < upto or (commit_ts, sql) in texts
 
+    def had(self, ddl: DdlId) -> bool:
+        """Whether the audit says that tables took a DDL: it was applied, and not passed, ignored or skipped."""
+        items = self._done.get((ddl.commit_ts, ddl.sql), ())
+        return bool(items) and all(item.decision in ("applied", "rewritten") and item.job is None for item in items)
+
     def is_done(self, decision: SchemaDecision) -> bool:
         """True if such a step applied this part of a DDL."""
         return self.done([decision])[0]

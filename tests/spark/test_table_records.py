@@ -325,3 +325,97 @@ def test_a_record_is_small(make: Make, lake: Catalog) -> None:
     assert parked is not None
     for table in (whole, parked):
         assert 0 < len(table.setting(RECORD) or "") < 4096
+
+
+PARTITIONED = "CREATE TABLE a (id BIGINT PRIMARY KEY, v VARCHAR(9)) PARTITION BY RANGE (id) (PARTITION p0 VALUES LESS THAN (10), PARTITION p1 VALUES LESS THAN (MAXVALUE))"  # noqa: E501 - one statement
+
+
+@pytest.mark.parametrize("how", ["dies", "fails"])
+@pytest.mark.parametrize("statement", ["TRUNCATE PARTITION p1", "EXCHANGE PARTITION p0 WITH TABLE b"])
+def test_a_dead_letter_is_lacked_behind_a_ddl_that_alone_commits(
+    statement: str, how: str, make: Make, disasters: Disasters
+) -> None:
+    """The commit of the DDL lifts the stamp over the message, which the repetition takes for applied."""
+    world = make(**LETTERS)
+    world.ddl(PARTITIONED, "a")
+    world.create("b")
+    world.put("a", 1, 12)
+    world.put("b", 2)
+    world.resolve()
+    world.run()
+    world.send_row("a", TOO_LARGE)
+    world.ddl(f"ALTER TABLE a {statement}", "a")
+    world.resolve()
+
+    repeat(world, disasters, "applied", how)
+
+    assert not is_true(world, "a")
+    assert "EXCHANGE" not in statement or not is_true(world, "b")
+
+
+@pytest.mark.parametrize("statement", ["TRUNCATE TABLE a", "ALTER TABLE a ADD COLUMN w INT"])
+@pytest.mark.parametrize("is_gone", [True, False], ids=["dropped", "restored"])
+def test_a_table_that_lacks_what_the_audit_says_is_parked_once_checkpoints_are_lost(
+    statement: str, make: Make, lake: Catalog, *, is_gone: bool
+) -> None:
+    """Rows from before such a DDL are not passed over as applied."""
+    world = make()
+    world.create("a")
+    world.create("b")
+    world.put("a", 1)
+    world.put("b", 1)
+    world.resolve()
+    world.run()
+    place = (f"{world.name}__shop", "a")
+    before = lake.load(place)
+    assert before is not None
+    file = str(before.handle.operations().current().metadataFileLocation())
+    world.put("a", 2)
+    world.ddl(statement, "a")
+    world.put("a", 3)
+    world.resolve()
+    world.run()
+    lake.drop(place)
+    if not is_gone:
+        lake._handle.registerTable(lake._table(place), file)
+    lose(lake, world, "checkpoints")
+
+    world.run()
+
+    assert not is_true(world, "a")
+    assert is_true(world, "b")
+    assert "schema_changes says it has" in str(world.table("a").because)
+
+
+def test_a_parked_table_remembers_a_dead_letter_that_is_lost(make: Make, lake: Catalog) -> None:
+    """What it lacked when it was parked it lacks when it is back."""
+    world = make(**LETTERS)
+    bad(world)
+    world.run()
+    world.obey(f"applier park -c {world.path} --tables shop.a --why test")
+    lose(lake, world, "dead_letters")
+    world.obey(f"applier resume -c {world.path} --tables shop.a")
+    world.run()
+
+    assert world.table("a").state == "incomplete"
+
+
+def test_a_loaded_table_with_a_bad_row_is_parked_though_a_rename_follows(make: Make) -> None:
+    """Its rows lie below the rename, so no later window reads them again."""
+    world = make(start="midstream")
+    world.put("b", 1)
+    world.resolve()
+    world.run()
+    world.spark.sql(f"CREATE TABLE lake.{world.name}__shop.a (id BIGINT, v STRING) USING iceberg")
+    world.spark.sql(f"INSERT INTO lake.{world.name}__shop.a VALUES (1, 'one')")
+    world.put("a", 5)
+    world.send_row("a", TOO_LARGE)
+    world.ddl("RENAME TABLE a TO c", "a")
+    world.resolve()
+    world.run()
+    world.put("c", 6)
+    world.resolve()
+    world.run()
+
+    assert world.table("c").state == "parked"
+    assert world.keys("c") == {1}

@@ -148,7 +148,9 @@ class Handover:
         return True
 
     def _ended(self, name: TableName, known: Completeness) -> Completeness:
-        is_over = known.why is Why.LETTERS and not self.state.control.letters()
+        letters = self.state.control.letters(every=True) if known.why is Why.LETTERS else []
+        # Those that were made up for leave a trace.
+        is_over = bool(letters) and not any(letter.error for letter in letters)
         return self._with_late(name, LIVE if is_over else replace(known, origin=None))
 
     def _with_late(self, name: TableName, known: Completeness) -> Completeness:

@@ -97,6 +97,6 @@ class ColumnDdl:
         evolution = replace(evolution, steps=tuple(step for step in evolution.steps if not step.is_done(schema)))
         if evolution.steps or evolution.refused:
             upto = writer.known.resolved_ts if writer.known else 0
-            apply_evolution(writer.table, evolution, self.targets.feed.stamp(upto))
+            apply_evolution(writer.table, evolution, self.targets.stamp(version.name, upto, None, writer))
             writer.reload()
         self.state.track(version)

@@ -115,18 +115,19 @@ def end_letters(state: State, targets: TargetTables) -> None:
 
 
 def _end_letters(state: State, targets: TargetTables) -> bool:
-    lacking = [name for name, known in state.completeness.items() if known.why is Why.LETTERS]
-    letters = state.control.letters(every=True) if lacking else []
-    if not lacking or any(letter.error for letter in letters):
+    states = state.completeness.items()
+    lacking = [name for name, known in states if known.why is Why.LETTERS]
+    parked = [name for name, known in states if known.lacked is not None and known.lacked.why is Why.LETTERS]
+    letters = state.control.letters(every=True) if lacking or parked else []
+    if not (lacking or parked) or any(letter.error for letter in letters):
         return False
-    for name in lacking:
-        known = state.completeness[name]
-        if letters:
-            _show(state, targets, name, replace(known, reason=LIVE.reason))
-        else:
-            # Those that were made up for leave a trace: nothing shows any more which rows the table lacks.
-            state.completeness[name] = replace(known, reason=Reason(Why.LETTERS_LOST))
-    return True
+    for name in lacking if letters else ():
+        _show(state, targets, name, replace(state.completeness[name], reason=LIVE.reason))
+    # Letters that were made up for leave a trace: without any, nothing shows which rows the tables lack.
+    for name in () if letters else [*lacking, *parked]:
+        known, lost = state.completeness[name], Reason(Why.LETTERS_LOST)
+        state.completeness[name] = replace(known, lacked=lost) if known.is_parked else replace(known, reason=lost)
+    return bool(lacking) or not letters
 
 
 def begun(state: State) -> dict[TableName, Begun]:

@@ -8,7 +8,11 @@ from typing import NamedTuple
 
 from applier.changefeed.checkpoint import Checkpoint
 from applier.changefeed.table import TableName
+from applier.ddl.actions import NoRows, effect, touches
 from applier.errors import BY_HAND, TableMismatch, TerminalError
+from applier.pipeline.scan.statements import Ddl
+from applier.pipeline.state import State
+from applier.pipeline.tables.target_tables import TargetTables
 from applier.runtime.logs import logger
 from applier.sink.commit.stamp import Stamp, read
 from applier.sink.control.control import Control, SchemaDecision
@@ -56,6 +60,39 @@ def outdated(changefeed: str, why: str) -> TerminalError:
         "`applier run -c FILE` again: the tables say what they have, and the feed is read from its beginning."
     )
     return TerminalError(f"The newest checkpoint is older than the tables: {why}.", way_out)
+
+
+def behind(ddl: Sequence[Ddl], state: State, targets: TargetTables) -> dict[TableName, TableMismatch]:
+    """Tables that do not have what the audit says, where all checkpoints are lost: they are gone, or restored.
+
+    Their rows of before such a DDL would be passed over, as the audit takes them for applied. In offset order no stamp
+    shows that.
+
+    Args:
+        ddl: The DDL of the window that reads the feed again, in order.
+        state: What the audit shows of them.
+        targets: The tables.
+    """
+    newest: dict[TableName, int] = {}
+    for item in ddl if state.checkpoint.is_lost and targets.feed.order.has_watermark else ():
+        made = state.ddl.had(item.barrier.change.id)
+        for action in item.actions if made else ():
+            done, ts = effect(action), item.commit_ts
+            moved = dict(done.moved)
+            names = [name for name in touches(action) if name in newest and name not in moved]
+            for name in done.leaving(list(newest)):
+                newest.pop(name, None)
+            kept = [] if isinstance(action, NoRows) else [name for name in names if name not in done.removed]
+            newest |= dict.fromkeys([*kept, *done.created, *moved.values()], ts)
+    found = {}
+    for name, ts in newest.items():
+        writer = targets.writer(name)
+        known = None if writer is None else writer.known
+        if known is None or known.resolved_ts < ts:
+            place = ".".join(targets.identifier(name))
+            what = f"Table {place} is gone, or older than the DDL of commit ts {ts} that schema_changes says it has."
+            found[name] = TableMismatch(what, BY_HAND)
+    return found
 
 
 def keep_decided(control: Control, last: Checkpoint, left: Sequence[LeftTable]) -> None:

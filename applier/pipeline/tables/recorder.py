@@ -24,7 +24,7 @@ class Recorder:
     known: Callable[[TableName], Completeness | None] = lambda name: None
     job: str = ""
     kept: dict[TableName, Completeness] = field(default_factory=dict, init=False)
-    _said: dict[tuple[str, ...], str | None] = field(default_factory=dict, init=False)
+    _said: dict[tuple[str, ...], str] = field(default_factory=dict, init=False)
 
     def entries(self, name: TableName, writer: TableWriter | None, known: Completeness | None = None) -> dict[str, str]:
         """The property with the record of a table, if the table does not say so yet.
@@ -41,9 +41,12 @@ class Recorder:
         if writer is None:
             return {RECORD: text}
         identifier = writer.table.identifier
-        if self._said.get(identifier) != text:
-            self._said[identifier] = writer.table.setting(RECORD)
-        return {} if self._said[identifier] == text else {RECORD: text}
+        if self._said.get(identifier) != text and writer.table.setting(RECORD) != text:
+            # The commit that takes it may fail: what the table says then is read again.
+            self._said.pop(identifier, None)
+            return {RECORD: text}
+        self._said[identifier] = text
+        return {}
 
     def forget(self, name: TableName, identifier: tuple[str, ...]) -> None:
         """Look again at what a table says."""

@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import replace
 
-from applier.changefeed.completeness import Completeness, Reason
+from applier.changefeed.completeness import Completeness, Reason, Why
 from applier.changefeed.table import TableName
 from applier.errors import TableMismatch
 from applier.pipeline.state import State, Unsaid
@@ -130,7 +130,8 @@ def keep(state: State, targets: TargetTables) -> None:
     """Let each table say what is known of it now, before a checkpoint says so."""
     kept = targets.records.kept
     new = {name: known for name, known in state.completeness.items() if kept.get(name) is not known}
-    writing = [name for name, known in new.items() if _is_to_say(state, targets, name, known)]
+    new = {name: known for name, known in new.items() if not _is_to_wait(state, name, known)}
+    writing = [name for name, known in new.items() if _is_to_say(targets, name, known)]
     targets.each(lambda name: _say(targets, name, new[name]), writing)
     kept |= new
 
@@ -143,12 +144,16 @@ def _say(targets: TargetTables, name: TableName, known: Completeness) -> None:
         targets.committed(writer, writer.stamp(stamp).snapshot_id)
 
 
-def _is_to_say(state: State, targets: TargetTables, name: TableName, known: Completeness) -> bool:
-    """Whether a table does not say yet what is known of it; one that others have changed is not written to."""
+def _is_to_wait(state: State, name: TableName, known: Completeness) -> bool:
+    """Whether a table must stay as it is for now: a job shows a copy of it, and that says what is known."""
     resuming = state.checkpoint.resuming
-    if resuming is not None and (known.is_due or name in resuming.progress.tables):
-        return False  # A job shows a copy of the table as it was: that says what is known.
-    if known.needs_export or name in state.unsettled or targets.damage(name) is not None:
+    is_copied = resuming is not None and (known.is_due or name in resuming.progress.tables)
+    return is_copied or name in state.unsettled or (known.needs_export and known.why is not Why.LOADING)
+
+
+def _is_to_say(targets: TargetTables, name: TableName, known: Completeness) -> bool:
+    """Whether a table does not say yet what is known of it; one that others have changed is not written to."""
+    if targets.damage(name) is not None:
         return False
     writer = targets.writer(name)
     if writer is None or writer.known is None or not targets.records.entries(name, writer, known):

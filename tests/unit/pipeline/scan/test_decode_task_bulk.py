@@ -13,6 +13,7 @@ import pytest
 
 from applier.changefeed.applied_offsets import AppliedOffsets, Reach
 from applier.changefeed.event import RowChange, SchemaChange
+from applier.changefeed.fate import Fate
 from applier.changefeed.message import MESSAGE_ORDER, MESSAGE_SCHEMA, Messages, TopicPartition, by_place
 from applier.changefeed.types import TypeRules
 from applier.changefeed.window import OffsetRange, Window
@@ -188,15 +189,21 @@ def test_rows_with_the_key_of_another_table_are_refused(monkeypatch: pytest.Monk
     assert quick == slow
 
 
+@pytest.mark.parametrize("ahead_of", [2, 4])
 @pytest.mark.parametrize("variant", ["simple-json", "canal-json-ext"])
-def test_rows_above_the_watermark_and_sent_again_are_told(variant: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Rows above the watermark are held back and rows at or below the applied ts are dropped, as single rows are."""
+def test_rows_above_the_watermark_and_sent_again_are_told(
+    variant: str, ahead_of: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Rows above the watermark are held back and rows at or below the applied ts are dropped, as single rows are.
+
+    Each has one fate, also where its table is ahead of the watermark.
+    """
     source = MessageSource("workload", variant)
     first = scan(source, variant)
     columns = [part.here["\0ts"] for parts in first.results.parts.values() for part in parts]
     stamps = sorted(int(str(ts)) for column in columns for ts in column)
     name = next(iter(first.results.parts))[0]
-    ahead = {name: stamps[len(stamps) // 2]}
+    ahead = {name: stamps[ahead_of * (len(stamps) - 1) // 4]}
     monkeypatch.setattr(WindowScanner, "_upto", lambda *_: stamps[3 * len(stamps) // 4])
     known = {"versions": first.versions, "applied": stamps[len(stamps) // 4], "applied_of": ahead}
     slow, quick = both_ways(monkeypatch, source, variant, **known)
@@ -204,6 +211,7 @@ def test_rows_above_the_watermark_and_sent_again_are_told(variant: str, monkeypa
     assert slow["counts"]["had"]
     assert slow["held"]
     assert quick == slow
+    assert quick["counts"]["entries"] == sum(quick["counts"][fate] for fate in Fate)
 
 
 @pytest.mark.parametrize("variant", ["simple-json", "canal-json-ext"])
