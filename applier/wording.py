@@ -214,11 +214,6 @@ WAY_TO_MOVED_FILES = (
 """What to do where a catalog names a file that is not there."""
 
 
-def record(config: str) -> str:
-    """What ends that nothing is recorded of a table."""
-    return f"run `applier run -c {config}`, which looks at what made the table and records it."
-
-
 def register(catalog: str, table: str) -> str:
     """How the catalog gets a table back that it lost, as a clause; the names are as Spark SQL takes them."""
     quoted = table.replace("'", "\\'")

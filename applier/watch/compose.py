@@ -282,7 +282,7 @@ def _judged(
         state=cast("TableState", known.shown),
         cut_snapshot_id=None,
         because=wording.sentence(name, known),
-        way_out=wording.way_out([name], known, config.path) if recorded else wording.record(config.path),
+        way_out=wording.way_out([name], known, config.path),
         is_wanted=is_wanted,
         since=known.since or None,
         is_on_purpose=known.why is Why.BY_HAND and not known.is_due,

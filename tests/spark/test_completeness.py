@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +13,6 @@ from applier.changefeed.table import TableName
 from applier.commands.adopt import adopt
 from applier.errors import EXPORT, ConfigError, TableIncomplete, TableMismatch, TerminalError
 from applier.pipeline.state import State
-from applier.sink.control.checkpoint_form import to_json
 from applier.sink.iceberg.catalog import Catalog
 from tests.spark.test_paths import export
 from tests.spark.world import KINDS, Make, World
@@ -344,27 +342,6 @@ def test_a_table_that_comes_back_lacks_what_it_lacked(make: Make) -> None:
     for table in ("a", "c"):
         world.ddl(f"RECOVER TABLE {table}", table)
     world.resolve()
-
-    world.run()
-
-    assert (world.table("a").state, world.table("c").state) == ("incomplete", "in step")
-
-
-def test_a_checkpoint_of_an_older_version_is_judged_by_its_audit(make: Make) -> None:
-    """A table whose CREATE TABLE the older version applied is live; for another one nothing shows that it is whole."""
-    world = make()
-    world.put("a", 1)
-    world.create("c")
-    world.put("c", 1)
-    world.resolve()
-    world.run(incomplete="allow")
-    with world.applier() as pipeline:
-        state = pipeline.state
-        state.completeness.clear()
-        state.advance(state.resolved_ts, {}, dict(pipeline.targets.snapshots), {}, state.ddl.applied)
-        written = json.loads(to_json(state.checkpoint))
-    assert all("completeness" not in table for table in written["tables"])
-    assert {table.state for table in world.status().tables} == {"incomplete"}, "nothing is known before a run"
 
     world.run()
 

@@ -38,11 +38,9 @@ def judge(state: State, targets: TargetTables, config: Config, *, is_start: bool
     so does each whose cause may have gone: the attempt shows it. Only what a user parked stays so.
     """
     admits = TableFilter(config.tables.include).admits
-    unknown = [name for name in state.tables if name not in state.completeness]
-    made = begun(state) if is_start or unknown else {}
-    for name in unknown:
-        is_whole = (name in made and made[name].is_made) or _is_loaded(targets, name, config)
-        state.completeness[name] = LIVE if is_whole else incomplete(Why.UNRECORDED)
+    made = begun(state) if is_start else {}
+    unrecorded = (name for name in state.tables if name not in state.completeness)
+    state.completeness |= {name: incomplete(Why.UNRECORDED) for name in unrecorded}
     _leave_out_unlisted(state, targets, admits)
     for name, known in list(state.completeness.items()):
         if not admits(name):
