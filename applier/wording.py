@@ -201,6 +201,12 @@ WAY_FROM_DAMAGE = (
 )
 """What to do where the newest checkpoint cannot be read."""
 
+WAY_FROM_SET_BACK = (
+    "set it to its newest snapshot again (system.set_current_snapshot), or drop it, and start `applier run -c FILE`: "
+    "what was in it counts as lost then, and tables that may lack rows say so."
+)
+"""What to do where a control table lacks rows that it had."""
+
 WAY_TO_THE_CATALOG = (
     "set catalog.uri to the catalog of this warehouse, or put a backup of it there; to begin anew, set "
     "catalog.warehouse to a folder without such files."

@@ -177,6 +177,7 @@ class Checkpoint:
         moving: Names that the step after this checkpoint was about to free or give away; None without such a step.
         stopped: What ended the last run; None once a step is done, and where a user ended it.
         is_lost: All checkpoints before it are lost, and the feed is not read yet as far as the tables are.
+        control_rows: Rows that the other control tables have which only grow: one with fewer was set back.
         homes: Topics of tables that may share their Avro name with others; only DDL have shown these topics.
     """
 
@@ -201,6 +202,7 @@ class Checkpoint:
     moving: Moving | None = None
     stopped: Stop | None = None
     is_lost: bool = False
+    control_rows: Mapping[str, Count] = field(default_factory=dict)
     homes: Mapping[TableName, tuple[str, ...]] = field(default_factory=dict)
 
     @property

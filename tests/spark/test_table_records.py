@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from contextlib import suppress
 
 import pytest
@@ -15,6 +16,7 @@ from applier.sink.control.table_record import RECORD
 from applier.sink.control.tables import namespace
 from applier.sink.iceberg.catalog import Catalog
 from tests.disasters import Crash, Disasters
+from tests.lost_tables import LOSSES
 from tests.spark.world import Make, World
 
 pytestmark = pytest.mark.spark
@@ -419,3 +421,29 @@ def test_a_loaded_table_with_a_bad_row_is_parked_though_a_rename_follows(make: M
 
     assert world.table("c").state == "parked"
     assert world.keys("c") == {1}
+
+
+@pytest.mark.parametrize("loss", ["rolled back", "restored"])
+@pytest.mark.parametrize("table", ["dead_letters", "schema_changes"])
+def test_a_control_table_that_was_set_back_ends_the_start_until_it_is_dropped(
+    table: str, loss: str, make: Make, lake: Catalog
+) -> None:
+    """What it lacks would count as made up for, or as not decided; once it is dropped, it counts as lost."""
+    world = make(**LETTERS)
+    for name in ("a", "b"):
+        world.create(name)
+        world.put(name, 1)
+        world.send_row(name, TOO_LARGE)
+        world.resolve()
+        world.run()
+    identifier = (namespace(world.name), table)
+    LOSSES[loss](lake, identifier, random.Random(1))
+
+    with pytest.raises(TerminalError, match=f"{table} was set back") as refused:
+        world.run()
+    assert "or drop it" in (refused.value.hint or "")
+    lake.drop(identifier)
+    world.run()
+
+    assert not is_true(world, "a")
+    assert not is_true(world, "b")

@@ -74,6 +74,12 @@ class AppendOnlyTable:
         """Whether the table was made anew in place of one that was lost, and nothing is in it yet."""
         return self.table.snapshot_id is None and self.table.setting(FIRST) is None
 
+    @property
+    def size(self) -> int:
+        """Its rows, as of the last refresh or append."""
+        figures = self.table.figures
+        return 0 if figures is None else figures.rows
+
     def append(self, rows: pa.Table, stamp: Stamp, check: Callable[[Table], None] = lambda table: None) -> int:
         """Append rows in one commit, and return the id of its snapshot.
 

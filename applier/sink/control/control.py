@@ -16,7 +16,7 @@ import pyarrow as pa
 
 from applier.changefeed.checkpoint import Checkpoint, Holder
 from applier.changefeed.table import TableVersion
-from applier.errors import CheckpointConflict
+from applier.errors import CheckpointConflict, TerminalError
 from applier.sink.commit.committer import ATTEMPTS
 from applier.sink.commit.fence import fence
 from applier.sink.commit.stamp import Stamp
@@ -47,6 +47,7 @@ from applier.sink.control.tables import (
 from applier.sink.control.tables import namespace as namespace_of
 from applier.sink.iceberg.catalog import Catalog
 from applier.sink.iceberg.table import Table
+from applier.wording import WAY_FROM_SET_BACK
 
 __all__ = ["Control", "DeadLetter", "SchemaDecision", "unix_ms"]
 
@@ -118,6 +119,7 @@ class Control:
 
         Raises:
             CheckpointConflict: Another process holds the changefeed.
+            TerminalError: Another control table was set back.
         """
         clock = unix_ms() if now is None else now
         attempts = ATTEMPTS
@@ -221,6 +223,7 @@ class Control:
         return self._last.epoch
 
     def _append(self, checkpoint: Checkpoint, last: Checkpoint | None) -> None:
+        checkpoint = replace(checkpoint, control_rows=self._control_rows(last))
         # An append whose answer was lost may be there already; the same step written again takes its place.
         places = (_place(last), _place(checkpoint))
 
@@ -233,6 +236,21 @@ class Control:
         stamp = Stamp(self.changefeed, checkpoint.epoch, checkpoint.resolved_ts, extra)
         self.tables[CHECKPOINTS].append(checkpoint_row(checkpoint), stamp, check)
         self._last = checkpoint
+
+    def _control_rows(self, last: Checkpoint | None) -> dict[str, int]:
+        """Rows of the tables that only grow.
+
+        Raises:
+            TerminalError: One was set back: what it lacks would be taken for never decided, or made up for.
+        """
+        found = {kind.name: self.tables[kind] for kind in (SCHEMA_CHANGES, DEAD_LETTERS)}
+        sizes = {name: table.size for name, table in found.items()}
+        for name, table in found.items():
+            before = 0 if last is None or table.is_lost else last.control_rows.get(name, 0)
+            if sizes[name] < before:
+                what = f"Control table {table.table} was set back: it has {sizes[name]} rows, and it had {before}."
+                raise TerminalError(what, WAY_FROM_SET_BACK)
+        return sizes
 
     def _overtaken(self, last: Checkpoint | None) -> CheckpointConflict:
         found = newest_checkpoint(self.tables[CHECKPOINTS].newest().to_pylist())

@@ -68,6 +68,7 @@ TABLES = replace(
     handled={"id": RequestOutcome("parked", (TableName("shop", "items"),), notes=("x.",))},
     moving=Moving({TableName("shop", "orders"): 7, TableName("shop", "tmp"): 7}, {PLACE: 41}),
     stopped=Stop("Its registry was rebuilt.", "begin anew.", 1795250000001, 7),
+    control_rows={"schema_changes": 7},
     homes={TableName("shop", "or_ders"): ("a", "b")},
 )
 FULLEST = replace(TABLES, resuming=Resuming("job", TABLES))
