@@ -12,7 +12,9 @@ from typing import Annotated, Any, Literal
 from pydantic import ConfigDict, Field, PrivateAttr, model_validator
 
 from applier.changefeed.filter import TableFilter, TablePattern
+from applier.changefeed.route import Route
 from applier.changefeed.table import TableName
+from applier.changefeed.types import TypeRules
 from applier.config.changefeed import ChangefeedSection
 from applier.config.own_namespaces import without_own
 from applier.config.readers import Reader, with_format
@@ -269,6 +271,30 @@ class Config(Section):
     def path(self) -> str:
         """Path of the file, for commands in messages."""
         return self._path
+
+    @property
+    def route(self) -> Route:
+        """Where upstream tables go."""
+        return Route(self.tables.route)
+
+    @property
+    def filter(self) -> TableFilter:
+        """Which upstream tables are followed."""
+        return TableFilter(self.tables.include)
+
+    @property
+    def type_rules(self) -> TypeRules:
+        """What bends the mapping of types."""
+        tables = self.tables
+        return TypeRules(
+            tables.tinyint1,
+            tables.zero_dates,
+            tables.zero_dates_of,
+            self.changefeed.session_zone,
+            tables.virtual_columns,
+            tables.unknown_default,
+            tables.distinct_keys,
+        )
 
     @model_validator(mode="before")
     @classmethod

@@ -9,7 +9,6 @@ from typing import cast
 
 from applier.changefeed.completeness import Reason, Why
 from applier.changefeed.fate import Fate, Fates
-from applier.changefeed.filter import TableFilter
 from applier.changefeed.position import FeedPosition
 from applier.changefeed.table import TableName, TableVersion
 from applier.config.settings import Config
@@ -163,7 +162,7 @@ class WindowApplier:
 
     def _removed(self, ddl: Sequence[Ddl]) -> set[TableName]:
         """Names whose tables some DDL remove, which a step that failed may have done already."""
-        admits, removed = TableFilter(self.config.tables.include).admits, set[TableName]()
+        admits, removed = self.config.filter.admits, set[TableName]()
         for item in ddl:
             for action in item.actions:
                 if not (isinstance(action, RenameTable) and admits(action.last)):

@@ -12,9 +12,7 @@ from typing import TYPE_CHECKING, cast
 
 from applier.changefeed.checkpoint import Checkpoint, Holder
 from applier.changefeed.filter import exactly
-from applier.changefeed.route import Route
 from applier.changefeed.table import TableName
-from applier.changefeed.types import TypeRules
 from applier.config.readers import refuse_unreadable
 from applier.config.settings import Config
 from applier.config.upstream import admitted, supplied_tables
@@ -226,7 +224,7 @@ def assemble(config: Config, source: Source, catalog: Catalog, state: State) -> 
         state.lives.settle(state.checkpoint.homes)
         take_names(state.lives, state.control.decisions())
     state.supplied = supplied(config, state)
-    rules = type_rules(config)
+    rules = config.type_rules
     order = ORDERS[config.changefeed.order]
     feed = Changefeed(config.changefeed.name, state.checkpoint.epoch, order, config.changefeed.filtered)
     options = decoder_options(config)
@@ -234,7 +232,7 @@ def assemble(config: Config, source: Source, catalog: Catalog, state: State) -> 
         catalog,
         feed,
         TableMaker(catalog.create, config.tables, rules, config.changefeed.start == "midstream"),
-        Route(config.tables.route),
+        config.route,
         config.sink,
         confirm=state.control.confirm,
         fenced=max(state.checkpoint.fenced, state.checkpoint.unfenced),
@@ -313,20 +311,6 @@ def open_source(config: Config, session: SparkSession) -> Iterator[Source]:
         source = KafkaSource(session, section, f"applier-{config.changefeed.name}")
         with closing(source):
             yield source
-
-
-def type_rules(config: Config) -> TypeRules:
-    """How the configuration bends the mapping of types."""
-    tables = config.tables
-    return TypeRules(
-        tables.tinyint1,
-        tables.zero_dates,
-        tables.zero_dates_of,
-        config.changefeed.session_zone,
-        tables.virtual_columns,
-        tables.unknown_default,
-        tables.distinct_keys,
-    )
 
 
 def supplied(config: Config, state: State | None = None) -> Tables:

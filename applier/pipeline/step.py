@@ -9,7 +9,6 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 
 from applier.changefeed.fate import Fate
-from applier.changefeed.filter import TableFilter
 from applier.changefeed.message import TopicPartition
 from applier.changefeed.position import Reading
 from applier.changefeed.table import TableName
@@ -131,7 +130,7 @@ class Pipeline:
             self.state.covered = self._reader.covered(self.state.ahead)
             table_records.recall(self.state, self.targets)
             if self.state.keeps_cut:
-                moved_names.refuse_left_out(self.state, TableFilter(self.config.tables.include))
+                moved_names.refuse_left_out(self.state, self.config.filter)
                 completeness.judge(self.state, self.targets, self.config, is_start=not self._is_started)
                 table_records.remember(self.state)
                 if self.targets.listed.is_strict:

@@ -12,7 +12,6 @@ from typing import cast
 
 from applier import wording
 from applier.changefeed.fate import Fate
-from applier.changefeed.route import Route
 from applier.config.settings import Config
 from applier.errors import ApplierError
 from applier.pipeline.state import State
@@ -77,7 +76,7 @@ class Board:
         """The changefeed is held, and its checkpoint is read."""
         self._state, self.phase = pipeline.state, "running"
         with self._guarded():
-            route = Route(self.config.tables.route)
+            route = self.config.route
             self._known = frozenset(route.identifier(name) for name in pipeline.state.checkpoint.tables)
             self.metrics.begin(pipeline.state)
             self._look(pipeline)
@@ -115,7 +114,7 @@ class Board:
         # First, so that what is read meanwhile is shown as unread and not the other way round.
         is_behind = _written(cast("Control", state.control)) != self._read
         last, decisions = state.checkpoint, self._decisions
-        route, heads = Route(self.config.tables.route), dict(self._heads)
+        route, heads = self.config.route, dict(self._heads)
         places = [(name, route.identifier(name)) for name in sorted(last.tables)]
         # Of a table that is not open nothing is known, and the next step says what is wrong with it.
         tables = [(name, table_progress(name, place, heads.get(place, TableHead()), last)) for name, place in places]
@@ -172,7 +171,7 @@ class Board:
         tables = state.checkpoint.tables
         if len(self._heads) <= 2 * len(tables) + 100:
             return
-        route = Route(self.config.tables.route)
+        route = self.config.route
         kept = {route.identifier(name) for name in tables}
         # Made anew, as another thread may be reading the old ones.
         self._heads = {place: head for place, head in self._heads.items() if place in kept}

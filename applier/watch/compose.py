@@ -11,9 +11,7 @@ from typing import cast
 from applier import wording
 from applier.changefeed.checkpoint import STILL, Checkpoint, Stop, caught_up
 from applier.changefeed.completeness import Completeness, Reason, Why, furthest_back, incomplete
-from applier.changefeed.filter import TableFilter
 from applier.changefeed.message import TopicPartition
-from applier.changefeed.route import Route
 from applier.changefeed.table import TableName
 from applier.changefeed.ts import age
 from applier.config.settings import Config
@@ -94,7 +92,7 @@ def compose(
     resolved_ts = order.as_of(last.resolved_ts) or None
     silent = (now_ms - last.written_at) / 1000
     lag = age(resolved_ts, now_ms) if resolved_ts else None if order.has_watermark else round(max(0.0, silent), 3)
-    admits = TableFilter(config.tables.include).admits
+    admits = config.filter.admits
     since = furthest_back(
         last.resolved_ts, [table.completeness for table in last.tables.values() if table.completeness]
     )
@@ -267,7 +265,7 @@ def _judged(
 ) -> TableProgress:
     """A table that lacks rows is not in the cut, whatever its snapshots say."""
     if progress.state == "missing":
-        place = spark_name(Route(config.tables.route).identifier(name))
+        place = spark_name(config.route.identifier(name))
         return replace(
             progress,
             because=_GONE.format(progress.iceberg),

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from applier.changefeed.filter import TableFilter
 from applier.changefeed.table import TableName
 from applier.commands.backfill.bounds import Range, resolve
 from applier.commands.backfill.build import build, refuse_parked, refuse_short
@@ -138,7 +137,7 @@ def _range(config: Config, state: State, source: Source, request: Request) -> Ra
 
 
 def _all(config: Config, state: State) -> list[TableName]:
-    admits = TableFilter(config.tables.include).admits
+    admits = config.filter.admits
     return sorted(name for name in state.tables if admits(name))
 
 

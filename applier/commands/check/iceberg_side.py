@@ -7,7 +7,6 @@ from dataclasses import dataclass, field, replace
 
 import pyarrow as pa
 
-from applier.changefeed.route import Route
 from applier.changefeed.table import Column, TableName, TableVersion
 from applier.changefeed.types import TypeRules, column_arrow_type
 from applier.commands.catalog_reader import Lake, LakeTable
@@ -38,18 +37,11 @@ class Replicas:
     _tables: dict[TableName, LakeTable | None] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        tables = self.config.tables
-        self.rules = TypeRules(
-            tables.tinyint1,
-            tables.zero_dates,
-            tables.zero_dates_of,
-            virtual_columns=tables.virtual_columns,
-            unknown_default=tables.unknown_default,
-        )
+        self.rules = self.config.type_rules
 
     def identifier(self, name: TableName) -> tuple[str, ...]:
         """Where an upstream table goes."""
-        return Route(self.config.tables.route).identifier(name)
+        return self.config.route.identifier(name)
 
     def table(self, name: TableName) -> LakeTable | None:
         """The Iceberg table of an upstream table; None if there is none. May raise TransientError."""

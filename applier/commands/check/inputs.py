@@ -6,7 +6,6 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
-from applier.changefeed.filter import TableFilter
 from applier.changefeed.table import TableName, TableVersion
 from applier.commands.check.iceberg_side import Replicas
 from applier.commands.check.registry_side import VALUE, RegistrySubjects, Subject, partner, topic_subjects
@@ -37,7 +36,7 @@ class Sides:
     admits: Callable[[TableName], bool] = field(init=False)
 
     def __post_init__(self) -> None:
-        self.admits = TableFilter(self.config.tables.include).admits
+        self.admits = self.config.filter.admits
 
     @contextmanager
     def noting(self) -> Iterator[None]:

@@ -94,7 +94,7 @@ def _chosen(export: Export, config: Config, rules: Sequence[str]) -> list[TableN
         means = TableFilter(rules or ("*.*",)).admits
     except ValueError as error:
         raise ConfigError([f"--tables: {error}."]) from error
-    admits = TableFilter(config.tables.include).admits
+    admits = config.filter.admits
     held = sorted(name for name, _ in export.tables.items())
     names = [name for name in held if admits(name) and means(name)]
     if not names:

@@ -7,7 +7,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from applier import wording
 from applier.changefeed.event import SchemaChange
 from applier.changefeed.fate import Fate
-from applier.changefeed.filter import TableFilter
 from applier.changefeed.table import TableName
 from applier.commands.plan.read_only_pipeline import looking
 from applier.commands.plan.report import DdlDue, LayoutDue, SpanDue, StepPlan, TableAside, TableDue
@@ -119,7 +118,7 @@ _ORDER = tuple(_WORDS)
 def _verdicts(pipeline: Pipeline, ddl: Ddl, tables: Tables) -> Iterator[Verdict]:
     """What would be decided on each part of a DDL; the tables are moved past it."""
     config, state, change = pipeline.config, pipeline.state, ddl.barrier.change
-    rules = DdlRules(config.ddl, TableFilter(config.tables.include))
+    rules = DdlRules(config.ddl, config.filter)
     if ddl.refused is not None:
         yield rules.decide_unread(ddl, state.parked, state.ddl)
         tables.move(change, ())

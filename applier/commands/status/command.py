@@ -10,7 +10,6 @@ from dataclasses import replace
 
 from applier import wording
 from applier.changefeed.checkpoint import Checkpoint
-from applier.changefeed.route import Route
 from applier.changefeed.table import TableName
 from applier.commands.catalog_reader import Lake, LakeTable, open_lake
 from applier.commands.control_reader import ControlView
@@ -70,7 +69,7 @@ def status(
 
 
 def _heads(lake: Lake, last: Checkpoint, config: Config) -> list[tuple[TableName, tuple[str, ...], TableHead | None]]:
-    names, route = sorted(last.tables), Route(config.tables.route)
+    names, route = sorted(last.tables), config.route
     with ThreadPoolExecutor(_THREADS) as pool:
         found = list(pool.map(lambda name: lake.table(route.identifier(name)), names))
     pairs = zip(names, map(route.identifier, names), found, strict=True)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from applier.changefeed.route import Route
 from applier.config.settings import Config
 from applier.errors import ConfigError
 from applier.pipeline.jobs import copies
@@ -50,7 +49,7 @@ def planned(config: Config) -> list[str]:
 
 
 def _forgotten(config: Config, catalog: Catalog, *, take_over: bool) -> list[str]:
-    name, route = config.changefeed.name, Route(config.tables.route)
+    name, route = config.changefeed.name, config.route
     control = Control.open(catalog, name)
     last, _ = control.take(this_process(unix_ms()), config.run.lease_seconds, take_over=take_over)
     kept = []

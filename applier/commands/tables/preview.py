@@ -7,8 +7,6 @@ from collections.abc import Iterator, Sequence
 from applier import wording
 from applier.changefeed.checkpoint import Checkpoint, caught_up
 from applier.changefeed.completeness import Completeness, Reason, Why, incomplete
-from applier.changefeed.filter import TableFilter
-from applier.changefeed.route import Route
 from applier.changefeed.table import TableName
 from applier.config.settings import Config
 from applier.sink.control.rows import Kind
@@ -18,7 +16,7 @@ _LEFT_OUT = wording.clause(Reason(Why.LEFT_OUT))
 
 def preview(kind: Kind, names: Sequence[TableName], last: Checkpoint, config: Config) -> Iterator[str]:
     """One sentence for each table that a command means."""
-    route, admits = Route(config.tables.route), TableFilter(config.tables.include).admits
+    route, admits = config.route, config.filter.admits
     for name in names:
         known = last.tables[name].completeness or incomplete(Why.UNRECORDED)
         iceberg = ".".join(route.identifier(name))

@@ -9,7 +9,6 @@ from typing import NamedTuple
 
 from applier import wording
 from applier.changefeed.completeness import LIVE, Completeness, Reason, Why, incomplete
-from applier.changefeed.filter import TableFilter
 from applier.changefeed.position import FeedPosition
 from applier.changefeed.table import TableName
 from applier.config.settings import Config
@@ -37,7 +36,7 @@ def judge(state: State, targets: TargetTables, config: Config, *, is_start: bool
     A table that `tables.include` does not admit any more is parked from here on. One that it admits again resumes, and
     so does each whose cause may have gone: the attempt shows it. Only what a user parked stays so.
     """
-    admits = TableFilter(config.tables.include).admits
+    admits = config.filter.admits
     made = begun(state) if is_start else {}
     unrecorded = (name for name in state.tables if name not in state.completeness)
     state.completeness |= {name: incomplete(Why.UNRECORDED) for name in unrecorded}

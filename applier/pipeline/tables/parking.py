@@ -6,7 +6,6 @@ from dataclasses import replace
 
 from applier import wording
 from applier.changefeed.completeness import Completeness, Reason, Why, incomplete
-from applier.changefeed.filter import TableFilter
 from applier.changefeed.position import FeedPosition
 from applier.changefeed.table import TableName
 from applier.config.settings import Config
@@ -103,7 +102,7 @@ def give_up(state: State, name: TableName, error: TerminalError, *, is_lost: boo
 
 def refusing(ddl: Ddl, state: State, config: Config) -> list[TableName]:
     """The tables to park for a DDL that cannot be applied; () if the changefeed cannot go on without it."""
-    admits = TableFilter(config.tables.include).admits
+    admits = config.filter.admits
     names: list[TableName] = []
     for action in ddl.actions:
         done = actions.effect(action)

@@ -68,7 +68,7 @@ class _Targets:
         # A job writes its copies there.
         own = [each for each in own_namespaces.own(name) if not route.startswith(f"{each}.{{both}}")]
         folded = frozenset(_folded((each,)) for each in own)
-        return _Targets(Route(route), TableFilter(config.tables.include), folded)
+        return _Targets(config.route, config.filter, folded)
 
     def claim(self, name: TableName, *, is_new: bool = False) -> None:
         identifier = self.route.identifier(name)

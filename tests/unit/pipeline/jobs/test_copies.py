@@ -16,7 +16,6 @@ from applier.changefeed.route import Route
 from applier.changefeed.table import TableName
 from applier.errors import TableMismatch
 from applier.order.feed_order import ORDERS
-from applier.pipeline.build import type_rules
 from applier.pipeline.jobs.copies import Copies, CopyOutdated
 from applier.pipeline.jobs.handover import Handover
 from applier.pipeline.jobs.replay import Replay
@@ -161,7 +160,7 @@ def test_copies_and_loads_are_placed_where_they_are_looked_for(
     """A file, a statement and a request may spell a table in any letters, and a table made again may have others."""
     table, catalog = TableName(*letters), cast("Any", None)
     config = World(Path("/nowhere")).config
-    maker = TableMaker(catalog, config.tables, type_rules(config))
+    maker = TableMaker(catalog, config.tables, config.type_rules)
     feed = Changefeed("shop", 1, ORDERS["resolved"])
     main = TargetTables(catalog, feed, maker, Route("x.{table}"), config.sink, spelt=lambda _: made)
 
