@@ -116,7 +116,7 @@ class KafkaTopics:
     Args:
         jvm: Py4j's view of a JVM with Kafka's clients.
         section: Section `[source]`; its `kafka.*` options go, without the prefix, to Kafka's clients.
-        group: Consumer group name; a fixed one lets executors reuse their consumers between steps.
+        group: Consumer group name.
         seconds: How long an answer of the admin client may take; Kafka's own limit where it is absent.
     """
 

@@ -1,7 +1,7 @@
 """Batches whose rows are in the tasks that decoded them: Spark brings those of a key together, and stages them there.
 
 The driver learns of files and positions alone. What a task does is what this process does with a batch of its own:
-fit, merge and stage (`table_batch`, `sink.write.stage`).
+fit, merge and stage (`batches.batch`, `sink.write.stage`).
 """
 
 from __future__ import annotations

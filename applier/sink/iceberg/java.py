@@ -57,10 +57,6 @@ class Java:
         self._list_class: Any = self.jvm.java.lang.Class.forName("java.util.ArrayList")
         self._map_class: Any = self.jvm.java.lang.Class.forName("java.util.HashMap")
 
-    def activate(self) -> None:
-        """Let this thread have the session: Iceberg's data source asks its thread, and a new one has none."""
-        getattr(self.jvm, "org.apache.spark.sql.classic.SparkSession").setActiveSession(self.session._jsparkSession)
-
     @property
     def client(self) -> Any:
         """py4j's own end of the gateway."""
