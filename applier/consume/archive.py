@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import gzip
 import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import reduce
 from operator import or_
@@ -17,7 +17,14 @@ import pyarrow.compute as pc
 import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 
-from applier.changefeed.message import MESSAGE_ORDER, MESSAGE_SCHEMA, Messages, TopicPartition, by_place
+from applier.changefeed.message import (
+    MESSAGE_ORDER,
+    MESSAGE_SCHEMA,
+    Messages,
+    PartitionMessages,
+    TopicPartition,
+    by_place,
+)
 from applier.changefeed.window import OffsetRange, Window
 from applier.errors import OutsideRefused, SourceLost, reason_of
 
@@ -75,24 +82,39 @@ class Archive:
 
     def collect(self, window: Window) -> Messages:
         """See `Source`."""
-        found = self._data.to_table(columns=MESSAGE_SCHEMA.names, filter=inside(window, pc.field))
-        return dict(by_place(found.cast(MESSAGE_SCHEMA).sort_by(MESSAGE_ORDER)))
+        return _messages(self._data, window)
 
     def read(self, window: Window) -> Messages:
         """See `Source`."""
         return self.collect(window)
 
 
-def inside(window: Window, column: Callable[[str], Any]) -> Any:
-    """The condition that a message is in a window, of the columns that `pc.field`, or Spark's `F.col`, names."""
+def in_windows(files: Sequence[str], windows: Iterable[Window]) -> Iterator[PartitionMessages]:
+    """The messages of some windows, read from the files of an archive by whoever asks: a task of Spark.
+
+    Raises:
+        SourceLost: A file is gone, or damaged.
+    """
+    with _read(Path(files[0]).parent):
+        data = ds.dataset(files, format="parquet")
+        for window in windows:
+            yield from _messages(data, window).items()
+
+
+def _messages(data: ds.Dataset, window: Window) -> Messages:
+    found = data.to_table(columns=MESSAGE_SCHEMA.names, filter=_inside(window))
+    return dict(by_place(found.cast(MESSAGE_SCHEMA).sort_by(MESSAGE_ORDER)))
+
+
+def _inside(window: Window) -> pc.Expression:
     parts = (
-        (column("topic") == place.topic)
-        & (column("partition") == place.partition)
-        & (column("offset") >= span.start)
-        & (column("offset") < span.end)
+        (pc.field("topic") == place.topic)
+        & (pc.field("partition") == place.partition)
+        & (pc.field("offset") >= span.start)
+        & (pc.field("offset") < span.end)
         for place, span in window.ranges.items()
     )
-    return reduce(or_, parts, column("offset") < 0)
+    return reduce(or_, parts, pc.field("offset") < 0)
 
 
 def files_of(folder: Path) -> list[Path]:

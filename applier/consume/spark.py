@@ -6,6 +6,7 @@ import os
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, closing, contextmanager, suppress
+from functools import partial
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, cast
@@ -13,13 +14,12 @@ from typing import Any, cast
 from py4j.protocol import Py4JError, Py4JJavaError
 from pyspark.errors import IllegalArgumentException, PySparkException, PythonException
 from pyspark.sql import SparkSession
-from pyspark.sql import functions as F
 
-from applier.changefeed.message import MESSAGE_SCHEMA, Messages, TopicPartition
+from applier.changefeed.message import Messages, TopicPartition
 from applier.changefeed.window import OffsetRange, Window
 from applier.config.settings import Config
 from applier.config.source import KafkaSection, SourceSection
-from applier.consume.archive import Archive, inside
+from applier.consume.archive import Archive, in_windows
 from applier.consume.kafka.addresses import refuse_unreachable
 from applier.consume.kafka.admin import KafkaAdmin
 from applier.consume.kafka.client import KafkaClient, KafkaSilentError
@@ -29,7 +29,7 @@ from applier.consume.kafka.record_by_record import is_out_of_memory
 from applier.consume.kafka.spark import in_blocks, topic_blocks
 from applier.consume.source import Job, KeepingJob, KeptRows, R
 from applier.consume.tasks.plan import readings
-from applier.consume.tasks.spark import TaskRows, of_blocks, of_frame
+from applier.consume.tasks.spark import TaskRows, of_blocks
 from applier.consume.window_size import WindowTooLargeError
 from applier.consume.workers.pool import WorkerPool
 from applier.errors import ConfigError, OutsideRefused, SourceLost, TerminalError, TransientError
@@ -60,8 +60,6 @@ _CHUNK_BYTES = 16 * 2**20
 
 _MOST_PROCESSES = 4
 """Processes that decode what one consumer reads."""
-
-_PARTITION = ("topic", "partition")
 
 _SILENT = "Reading from Kafka failed: no message came for a minute, though the topic has more."
 _AGAIN = "the read is tried again; check the brokers."
@@ -101,13 +99,14 @@ class ArchiveSource(Archive):
         """See `Source`."""
         self.kept = None
         with _reading():
-            frame = self._spark.read.parquet(*self.files).select(*MESSAGE_SCHEMA.names)
             # Files and row groups cut partitions anywhere. Two tasks would each count a part of a run of keyless rows,
             # and a file read too early would make rows look as if they had been sent again: rows would be lost.
-            whole = frame.where(inside(window, F.col)).repartition(*_PARTITION)
-            ordered = whole.sortWithinPartitions(*_PARTITION, "offset")
+            parts = [Window({place: span}) for place, span in sorted(window.ranges.items())]
+            if not parts:
+                return []
             self.kept = self._rows
-            return self._rows.run(of_frame(ordered, job))
+            blocks = self._spark.sparkContext.parallelize(parts, len(parts))
+            return self._rows.run(of_blocks(blocks, partial(in_windows, self.files), job))
 
 
 class KafkaTopics:

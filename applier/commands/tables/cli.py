@@ -59,9 +59,6 @@ LogLevel = Annotated[
 
 def loaded(config: Path, log_level: str | None = None) -> Config:
     """The configuration; with a level, for a command that logs. Imports wait, as `--help` must not load Spark."""
-    from applier.runtime import arrow  # noqa: PLC0415
-
-    arrow.load_alone()
     from applier.config import settings  # noqa: PLC0415
     from applier.runtime.logs import set_up_logging  # noqa: PLC0415
 

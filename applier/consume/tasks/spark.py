@@ -11,7 +11,6 @@ import pickle
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, suppress
 from functools import partial
-from itertools import chain
 from typing import Any, TypeAlias, TypeVar, cast
 
 import numpy as np
@@ -20,9 +19,9 @@ import pyarrow as pa
 from py4j.protocol import Py4JError
 from pyspark import RDD, StorageLevel, TaskContext
 from pyspark.serializers import NoOpSerializer
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import SparkSession
 
-from applier.changefeed.message import PartitionMessages, in_rows
+from applier.changefeed.message import PartitionMessages
 from applier.consume.kafka.java import named
 from applier.consume.source import KeepingJob, PieceId, R, StageWork
 from applier.consume.workers.transport import outcome, settled
@@ -38,9 +37,6 @@ the columns behind them stay aligned.
 """
 
 _HEAD = 4 * _PLACE.itemsize
-
-_BATCH_BYTES = 8 << 20
-"""Bytes of messages that go to Python at once: Spark counts rows, 10,000 of them."""
 
 _MOVES = 2
 """Tasks for each slot that hand pieces on: that is no work, and to follow a task costs the driver some ms."""
@@ -71,7 +67,7 @@ class TaskRows:
         return max(1, self._context.defaultParallelism)
 
     def run(self, kept: Kept) -> list[Any]:
-        """Run a job in the tasks of `of_blocks` or `of_frame`.
+        """Run a job in the tasks of `of_blocks`.
 
         Returns:
             What each task found.
@@ -150,20 +146,6 @@ def of_blocks(
     kept = blocks.mapPartitions(lambda every: _kept(job, messages(every)))
     kept._bypass_serializer = True  # type: ignore[attr-defined]  # noqa: SLF001 - PySpark would pickle bytes
     return cast("Kept", kept)
-
-
-def of_frame(frame: DataFrame, job: KeepingJob[R]) -> Kept:
-    """A job on each partition of a frame of messages: `MESSAGE_SCHEMA`."""
-    context = frame.sparkSession.sparkContext
-    frame.sparkSession.conf.set("spark.sql.execution.arrow.maxBytesPerBatch", _BATCH_BYTES)
-    as_bytes = named(context._jvm, "org.apache.spark.sql.Encoders").BINARY()  # noqa: SLF001 - the one way from rows
-    rows = frame.mapInArrow(partial(_kept_as_rows, job), "body binary")._jdf  # noqa: SLF001 - as above
-    return RDD(getattr(rows, "as")(as_bytes).javaRDD(), context, NoOpSerializer())
-
-
-def _kept_as_rows(job: KeepingJob[R], batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    for piece in _kept(job, chain.from_iterable(map(in_rows, batches))):
-        yield pa.record_batch({"body": pa.array([memoryview(piece)], pa.binary())})
 
 
 def _kept(job: KeepingJob[R], messages: Iterable[PartitionMessages]) -> Iterator[pa.Buffer]:

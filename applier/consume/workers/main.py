@@ -20,7 +20,6 @@ import pyarrow as pa
 
 from applier.consume.source import Job
 from applier.consume.workers.transport import CELLS, packed
-from applier.runtime import arrow
 
 DONE = b"+"
 FAILED = b"-"
@@ -28,7 +27,6 @@ FAILED = b"-"
 
 def main() -> None:
     """Serve the process that started this one until it is gone."""
-    arrow.load_alone()
     requests, answers = os.fdopen(os.dup(0), "rb"), os.fdopen(os.dup(1), "wb")
     # What a library prints must not come between the answers.
     os.dup2(2, 1)

@@ -18,7 +18,6 @@ NEEDED = (
     "mmh3",
     "msgspec",
     "numpy",
-    "pandas",
     "pyarrow",
     "pydantic",
     "pyiceberg",
