@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator
 
-from applier.changefeed.message import TopicPartition
+from applier.changefeed.packing import packed
 from applier.changefeed.window import OffsetRange, Window
 
 TASK_MESSAGES = 250_000
@@ -27,24 +27,16 @@ def readings(window: Window, at_once: int, slots: int, whole: Collection[str]) -
         whole: Topics whose partitions must not be parted.
     """
     most = max(1, min(at_once, max(_LEAST, -(-window.messages // slots))))
-    found: list[Window] = []
-    thin: dict[TopicPartition, OffsetRange] = {}
-    messages = 0
-    for place, span in sorted((place, span) for place, span in window.ranges.items() if len(span)):
-        if len(span) > most // 2:
-            parts = [span] if place.topic in whole else _parts(span, most)
-            found += [Window({place: part}) for part in parts]
-            continue
-        if messages + len(span) > most:
-            found.append(Window(thin))
-            thin, messages = {}, 0
-        thin[place] = span
-        messages += len(span)
-    return [*found, Window(thin)] if thin else found
+    spans = sorted((place, span) for place, span in window.ranges.items() if len(span))
+    thick = [(place, span) for place, span in spans if len(span) > most // 2]
+    thin = [(place, span) for place, span in spans if len(span) <= most // 2]
+    parts = ((place, part) for place, span in thick for part in _parts(span, most, is_whole=place.topic in whole))
+    packs = packed(thin, lambda item: len(item[1]), most)
+    return [*(Window({place: part}) for place, part in parts), *(Window(dict(pack)) for pack in packs)]
 
 
-def _parts(span: OffsetRange, most: int) -> Iterator[OffsetRange]:
-    """Parts of a span of about equal length."""
-    count = -(-len(span) // most)
+def _parts(span: OffsetRange, most: int, *, is_whole: bool) -> Iterator[OffsetRange]:
+    """Parts of a span of about equal length; one that is whole."""
+    count = 1 if is_whole else -(-len(span) // most)
     ends = [span.start + len(span) * number // count for number in range(count + 1)]
     return map(OffsetRange, ends[:-1], ends[1:])

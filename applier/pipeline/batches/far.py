@@ -17,6 +17,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from applier.changefeed.packing import packed
 from applier.changefeed.table import Keyed, Keyless, TableName
 from applier.consume.source import KeptRows, PieceId
 from applier.errors import ApplierError, OutsideRefused, TableMismatch, TransientError
@@ -243,7 +244,7 @@ class FarRows:
         is_here = self.size <= LEAST_BYTES or any(
             each.plan and isinstance(each.plan.storage, JavaStorage) for each in batches
         )
-        for number, outcome in self._outcomes(_packed(every, most_bytes), is_here=is_here):
+        for number, outcome in self._outcomes(packed(every, lambda item: item[1].size, most_bytes), is_here=is_here):
             outcomes[number].append(outcome)
         for each, found in zip(batches, outcomes, strict=True):
             each.take(_sum(found))
@@ -286,18 +287,6 @@ def _sum(outcomes: Sequence[Outcome]) -> Outcome:
         return min(errors, key=lambda error: (isinstance(error, TransientError), str(error)))
     found = [each for each in outcomes if isinstance(each, StagedBatch)]
     return StagedBatch.sum(found) if found else None
-
-
-def _packed(every: Sequence[tuple[int, ShareTask]], most_bytes: float) -> list[list[tuple[int, ShareTask]]]:
-    """Shares by the task that stages them: small ones together."""
-    targets, held = list[list[tuple[int, ShareTask]]](), most_bytes
-    for number, share in every:
-        if held + share.size > most_bytes:
-            targets.append([])
-            held = 0
-        targets[-1].append((number, share))
-        held += share.size
-    return targets
 
 
 def _routes(targets: Sequence[Sequence[tuple[int, ShareTask]]]) -> npt.NDArray[np.int32]:

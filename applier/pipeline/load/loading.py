@@ -10,6 +10,7 @@ from dataclasses import dataclass, field, replace
 import msgspec
 
 from applier.changefeed.applied_offsets import AppliedOffsets
+from applier.changefeed.packing import packed
 from applier.changefeed.table import TableName, TableVersion, fold
 from applier.decode.dump.csv_form import CsvForm
 from applier.decode.dump.export import Export, File
@@ -126,7 +127,7 @@ class Loader:
         while load.files < load.of:
             if self.stop.is_set():
                 raise LoadStopped("The load was stopped.", "Give the command again, which goes on.")
-            group = _group(files[load.files :], size)
+            group = packed(files[load.files :], lambda file: file.size, size)[0]
             staged = self._staged(writer, version, group)
             ranges += staged.ranges
             at = load.files + len(group)
@@ -249,12 +250,3 @@ def refuse_names(version: TableVersion) -> None:
             what = f"Table {version.name} cannot be loaded: {name} is a name of Iceberg's own columns to Spark."
             hint = "Rename the column upstream and export the table again, or leave the table out in tables.include."
             raise ValueRefused(what, hint)
-
-
-def _group(files: Sequence[File], most: int) -> Sequence[File]:
-    size = 0
-    for number, file in enumerate(files):
-        size += file.size
-        if size > most and number:
-            return files[:number]
-    return files

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
+from itertools import chain, pairwise
 from typing import TypeVar
 
 import numpy as np
 import pyarrow as pa
 
+from applier.changefeed.packing import packed
 from applier.sink.format.storage import Storage
 from applier.sink.format.types import Field
 from applier.sink.iceberg.files import JavaStorage
@@ -93,14 +94,10 @@ class FileRows:
 
 def groups(files: Iterable[IndexedFile]) -> list[list[FileRows]]:
     """All rows of some files in their order, in groups of about `GROUP_BYTES`; large files are cut."""
-    result, held = list[list[FileRows]](), float(GROUP_BYTES)
-    for file in files:
-        count = -(-file.file.size // GROUP_BYTES)
-        edges = sorted({file.file.records * number // count for number in range(count + 1)})
-        for rows in (FileRows(file, *edge) for edge in pairwise(edges)):
-            if held + rows.size > GROUP_BYTES:
-                result.append([])
-                held = 0
-            result[-1].append(rows)
-            held += rows.size
-    return result
+    return packed(chain.from_iterable(map(_parts, files)), lambda rows: rows.size, GROUP_BYTES)
+
+
+def _parts(file: IndexedFile) -> Iterator[FileRows]:
+    count = -(-file.file.size // GROUP_BYTES)
+    edges = sorted({file.file.records * number // count for number in range(count + 1)})
+    return (FileRows(file, *edge) for edge in pairwise(edges))
