@@ -10,6 +10,7 @@ from unittest import mock
 import pytest
 
 from applier.changefeed.completeness import Completeness, Reason, Why
+from applier.changefeed.filter import TableFilter
 from applier.changefeed.position import FeedPosition
 from applier.changefeed.table import TableName
 from applier.errors import TableMismatch, TerminalError
@@ -41,7 +42,7 @@ def _main(known: Completeness) -> Any:
         control=SimpleNamespace(decisions=list, letters=list),
         checkpoint=SimpleNamespace(snapshots={}, is_lost=False),
     )
-    config = SimpleNamespace(tables=SimpleNamespace(include=("*.*",)), path="applier.toml")
+    config = SimpleNamespace(filter=TableFilter(("*.*",)), path="applier.toml")
     return SimpleNamespace(state=state, targets=targets, config=config)
 
 
