@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -15,4 +17,4 @@ def test_packs_hold_all_items_in_order_and_at_most_so_much(sizes: list[int], mos
 
     assert [size for pack in packs for size in pack] == sizes
     assert all(sum(pack) <= most or len(pack) == 1 for pack in packs)
-    assert all(sum(first) + second[0] > most for first, second in zip(packs, packs[1:], strict=False))
+    assert all(sum(first) + second[0] > most for first, second in pairwise(packs))
