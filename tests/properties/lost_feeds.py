@@ -6,6 +6,7 @@ import random
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from applier.changefeed.message import TopicPartition
 from tests.properties import spoilt
 from tests.properties.elements import Elements
 from tests.properties.histories import History
@@ -32,8 +33,9 @@ class LostFeed:
         protocol: Its protocol.
         feed: What was sent.
         bad: Tables with a bad message.
+        places: Where such messages are.
         hidden: Tables of which the feed does not hold a CREATE TABLE or a RENAME.
-        blurred: Those that have a name again which they left unseen: the feed shows rows under it, and not all.
+        blurred: Those that have a name which they, or others, left unseen: the feed does not show whose its rows are.
         story: What became of it.
     """
 
@@ -44,6 +46,7 @@ class LostFeed:
     protocol: str = field(init=False)
     feed: Changefeed = field(init=False)
     bad: set[Life] = field(default_factory=set)
+    places: list[tuple[TopicPartition, int]] = field(default_factory=list)
     hidden: set[Life] = field(default_factory=set)
     blurred: set[Life] = field(default_factory=set)
     story: list[str] = field(default_factory=list)
@@ -61,10 +64,11 @@ class LostFeed:
             databases=chance.random() < 0.2,
         )
         self.feed = self._sent(elements)
+        self.story.append(f"{self.order} {self.protocol} {elements} {self.feed.habits}")
+        if chance.random() < 0.5:
+            self._hide()
         if self.order == "offset":
             self._moments = self._exact()
-        self.story.append(f"{self.order} {self.protocol} {elements} {self.feed.habits}")
-        self._hide()
         self._spoil()
 
     @property
@@ -97,32 +101,39 @@ class LostFeed:
 
     def _spoil(self) -> None:
         chance, lives = self.random, self.lives
-        for kind, item in spoilt.spoil(self.feed, chance, chance.choice([0, 0, 1, 1, 2, 3]), self.claims):
+        for kind, record in spoilt.spoil(self.feed, chance, chance.choice([0, 0, 1, 1, 2, 3]), self.claims):
+            item, _ = record["change"]
+            self.places.append((TopicPartition(record["topic"], record["partition"]), record["offset"]))
             self.bad.add(lives.at(item.ts)[item.schema.name])
             self.story.append(f"row of {_short(item.schema.name)} at {item.ts % 1000} {kind}")
 
     # ---- DDL that do not come
 
     def _hide(self) -> None:
-        chance, lives = self.random, self.lives
+        chance = self.random
         ddl = [item for item in self.feed.database.log if isinstance(item, Ddl)]
         alone = {item.ts for item in ddl if sum(other.ts == item.ts for other in ddl) == 1}
         made = [item for item in ddl if item.kind == "CREATE"]
         others = [item for item in ddl if item.kind in ("RENAME", "ERASE") and item.ts in alone]
-        chosen = chance.sample(made, min(len(made), chance.choice([0, 0, 0, 1, 2])))
-        chosen += chance.sample(others, min(len(others), chance.choice([0, 0, 0, 1, 2])))
+        chosen = chance.sample(made, min(len(made), chance.choice([0, 0, 1, 2])))
+        chosen += chance.sample(others, min(len(others), chance.choice([0, 1, 1, 2])))
         for item in chosen:
             spoilt.hide(self.feed, item)
             self.story.append(f"no {item.kind} of {_short(item.names[0])} at {item.ts % 1000}")
-            if item.kind == "CREATE":
-                self.hidden.add(item.ts)
-                continue
-            self._unseen.add(item.ts)
-            if item.before is not None:
-                life = lives.at(item.ts - 1)[item.before.name]
-                self.hidden.add(life)
-                if any(lives.at(later.ts).get(item.before.name) == life for later in ddl if later.ts > item.ts):
-                    self.blurred.add(life)
+        self._unseen = {item.ts for item in chosen if item.kind != "CREATE"}
+        for item in chosen:
+            self._note(item, ddl)
+
+    def _note(self, hidden: Ddl, ddl: list[Ddl]) -> None:
+        if hidden.schema is None or hidden.kind == "ERASE":
+            return
+        name, before = hidden.schema.name, hidden.before and hidden.before.name
+        life = self.lives.at(hidden.ts)[name]
+        self.hidden.add(life)
+        later = [self.lives.at(item.ts) for item in ddl if item.ts > hidden.ts]
+        # Or its rows come under the name of a table that left it unseen.
+        if any(before and at.get(before) == life for at in later) or self.is_left_unseen(name, hidden.ts - 1):
+            self.blurred.add(life)
 
     def is_left_unseen(self, name: Name, ts: int) -> bool:
         """Whether a table that is not there at a moment left its name by a DDL that the feed does not hold."""
@@ -144,10 +155,11 @@ class LostFeed:
         found: dict[int, int] = {}
         newest = mark = 0
         sent: set[Ddl] = set()
+        ddl = [record["of"] for record in self.feed.records if isinstance(record["of"], Ddl)]
         for record in self.feed.records:
             of = record["of"]
             if isinstance(of, int):
-                due = {item for item in self.feed.database.log if isinstance(item, Ddl) and item.ts <= of}
+                due = {item for item in ddl if item.ts <= of}
                 mark = of if of >= newest and due <= sent else 0
             elif of is not None or record["change"] is not None:
                 item = of if of is not None else record["change"][0]

@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import random
 import uuid
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -46,14 +47,14 @@ KINDS: Mapping[str, Callable[[Payload, Rows], bytes]] = {
 }
 """What becomes of a row of the Simple protocol that nothing mends."""
 
-_OF_SIMPLE = (*[kind for kind in (*KINDS, "claimed") for _ in range(3)], "broken")
+_OF_SIMPLE = (*[kind for kind in (*KINDS, "claimed", "claimed") for _ in range(3)], "broken")
 """Of broken bytes nobody knows the table, so that no table is true behind them."""
 
-_OF_ALL = ("of another type", "of another type", "broken")
+_OF_ALL = (*["of another type"] * 9, "broken")
 
 
-def spoil(feed: Changefeed, chance: random.Random, most: int, claims: Path) -> Iterator[tuple[str, Rows]]:
-    """Spoil up to so many rows, in all their copies or in one; what was done to which.
+def spoil(feed: Changefeed, chance: random.Random, most: int, claims: Path) -> Iterator[tuple[str, Record]]:
+    """Spoil up to so many rows, in all their copies or in one; what was done to which, and the first copy.
 
     Args:
         feed: The feed; its records are changed.
@@ -73,7 +74,7 @@ def spoil(feed: Changefeed, chance: random.Random, most: int, claims: Path) -> I
             if id(other) not in done:
                 done.add(id(other))
                 _spoil(other, kind, feed, claims)
-        yield kind, item
+        yield kind, record
 
 
 def _spoil(record: Record, kind: str, feed: Changefeed, claims: Path) -> None:
@@ -109,8 +110,13 @@ def _first_rows(records: Sequence[Record]) -> Iterator[Record]:
 def hide(feed: Changefeed, ddl: Ddl) -> None:
     """Let a DDL not come; of a table that is there behind it comes what a session describes that begins later."""
     told = None if ddl.kind == "ERASE" or ddl.schema is None else feed.messages.bootstrap(ddl.schema)
+    if told is None:
+        feed.records[:] = [record for record in feed.records if record["of"] != ddl]
+        ends = Counter[tuple[str, int]]()
+        for record in feed.records:
+            place = record["topic"], record["partition"]
+            record["offset"] = ends[place]
+            ends[place] += 1
+        return
     for record in [record for record in feed.records if record["of"] == ddl]:
-        if told is None:
-            feed.records.remove(record)
-        else:
-            record["key"], record["value"] = told
+        record["key"], record["value"] = told
