@@ -350,6 +350,23 @@ def test_tables_that_resume_together_are_known_by_their_names_of_now(make: Make)
     assert is_true(world, "c")
 
 
+def test_a_start_that_is_refused_for_lost_control_tables_is_refused_again(make: Make, lake: Catalog) -> None:
+    """The refused start makes the control tables anew: the next one must not take them for those that were lost."""
+    world = make(order="offset")
+    world.create("a")
+    world.put("a", 1, 2)
+    world.ddl("TRUNCATE TABLE a")
+    world.put("a", 3)
+    world.run()
+    lose(lake, world, "checkpoints", "schema_changes")
+
+    for _ in range(2):
+        with pytest.raises(TerminalError, match="both lost"):
+            world.run()
+
+    assert world.keys("a") == {3}
+
+
 def test_a_record_is_small(make: Make, lake: Catalog) -> None:
     """It is part of each metadata file: below 4 kB, also of a table that is parked in a feed of 16 topics."""
     world = make()
