@@ -121,7 +121,8 @@ class Changefeed:
         messages: What writes them.
 
     Attributes:
-        records: What was sent, in the order of sending; rows with the `change` that they tell of.
+        records: What was sent, in the order of sending; rows with the `change` that they tell of, all others with the
+            DDL or the resolved ts that they are `of`, None for a table as a session finds it.
     """
 
     database: Database
@@ -158,7 +159,7 @@ class Changefeed:
         told = begin
         while (item := session.next()) is not None:
             if isinstance(item, Ddl):
-                self._everywhere(self._topic(item.before or item.schema), self.messages.ddl(item))
+                self._everywhere(self._topic(item.before or item.schema), self.messages.ddl(item), item)
                 self._told.add(item)
             else:
                 self._rows(item)
@@ -220,7 +221,7 @@ class Changefeed:
         topics = [TOPIC, *map(_topic_of, sorted(self.database.at(ts)))] if self.habits.topics else [TOPIC]
         places = [(topic, partition) for topic in topics for partition in range(self._partitions)]
         for place in places[: int(len(places) * share)]:
-            self._append(place, self.messages.watermark(ts))
+            self._append(place, self.messages.watermark(ts), of=ts)
         if share == 1.0:
             self._resolved.append(ts)
 
@@ -251,18 +252,24 @@ class Changefeed:
         key = [row[column] for column in item.schema.key] if self.habits.dispatcher == "index-value" else []
         return zlib.crc32(repr((name, key)).encode()) % count
 
-    def _everywhere(self, topic: str, message: Message | None) -> None:
+    def _everywhere(self, topic: str, message: Message | None, of: Ddl | None = None) -> None:
         for partition in range(self._partitions):
-            self._append((topic, partition), message)
+            self._append((topic, partition), message, of=of)
 
-    def _append(self, place: Place, message: Message | None, change: tuple[Rows, Change] | None = None) -> None:
+    def _append(
+        self,
+        place: Place,
+        message: Message | None,
+        change: tuple[Rows, Change] | None = None,
+        of: Ddl | int | None = None,
+    ) -> None:
         if message is None:
             return
         offset = self._ends.get(place, 0)
         self._ends[place] = offset + 1
         (topic, partition), (key, value) = place, message
         record = {"topic": topic, "partition": partition, "offset": offset, "key": key, "value": value}
-        self.records.append(record | {"change": change})
+        self.records.append(record | {"change": change, "of": of})
 
 
 def _topic_of(name: Name) -> str:

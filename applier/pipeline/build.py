@@ -54,7 +54,7 @@ from applier.sink.control.append_table import AppendOnlyTable
 from applier.sink.control.control import Control, unix_ms
 from applier.sink.control.lease import this_process
 from applier.sink.control.rows import newest_checkpoint
-from applier.sink.control.tables import CHECKPOINTS, CONTROL_TABLES, namespace
+from applier.sink.control.tables import CHECKPOINTS, CONTROL_TABLES, SCHEMA_CHANGES, namespace
 from applier.sink.iceberg.catalog import Catalog
 from applier.wording import WAY_TO_THE_LAKE
 
@@ -196,6 +196,9 @@ def taken(
     checkpoint, why = control.take(me, config.run.lease_seconds, take_over=take_over, lost_epoch=lost_epoch)
     if is_lost:
         logger().warning("checkpoints are lost, the feed is read from its beginning", epoch=checkpoint.epoch)
+    elif checkpoint.is_lost and control.tables[SCHEMA_CHANGES].is_lost:
+        # The start before this one died, or was refused, behind its checkpoint.
+        left = lost_control.left_tables(catalog, name)
     lost_control.keep_decided(control, checkpoint, left)
     logger().info("changefeed taken", changefeed=config.changefeed.name, epoch=checkpoint.epoch, because=why)
     return control, checkpoint

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -19,9 +20,11 @@ _FEW = None if "SEED_FROM" in os.environ else 2
 
 
 @pytest.mark.parametrize("seed", SEEDS[:_FEW])
-def test_every_table_that_is_called_true_is_the_database(seed: int, spark: SparkSession, disasters: Disasters) -> None:
+def test_every_table_that_is_called_true_is_the_database(
+    seed: int, spark: SparkSession, disasters: Disasters, tmp_path: Path
+) -> None:
     """Whatever is lost of state, messages and memory: no table is live, and in step to `status`, that differs."""
-    lost = LostState(seed, spark, disasters)
+    lost = LostState(seed, spark, disasters, tmp_path)
     try:
         lost.run()
     except BaseException as error:

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import random
 from contextlib import suppress
+from dataclasses import replace
 
 import pytest
 
+from applier.changefeed.table import TableName
 from applier.commands import dead_letters
 from applier.commands.follower import Follower
 from applier.errors import TerminalError, TransientError
 from applier.pipeline.requests import Requests
+from applier.pipeline.tables import completeness
 from applier.sink.control.rows import TableRequest
 from applier.sink.control.table_record import RECORD
 from applier.sink.control.tables import namespace
@@ -305,6 +308,65 @@ def test_a_name_that_is_used_again_shows_no_row_of_the_table_before(on_drop: str
     wanted = {2, 5} if again == "rename" else {2}
     assert not is_true(world, "a") if again == "rows" else is_true(world, "a")
     assert world.keys("a") == wanted or not is_true(world, "a")
+
+
+def test_a_create_table_over_a_table_whose_drop_never_came_shows_no_row_of_that(make: Make) -> None:
+    """The rows from before it lie in the same window: their commit has the commit ts of the DDL as its stamp."""
+    world = make()
+    world.create("a")
+    world.put("a", 1)
+    world.resolve()
+    world.run()
+    world.put("a", 2)
+    world.create("a")
+    world.put("a", 3)
+    world.resolve()
+
+    world.run()
+
+    assert world.keys("a") == {3} or not is_true(world, "a")
+
+
+def test_tables_that_resume_together_are_known_by_their_names_of_now(make: Make) -> None:
+    """A command that names one of them finds the others, also behind a later RENAME."""
+    world = make()
+    for table in "ab":
+        world.create(table)
+        world.put(table, 1)
+    world.resolve()
+    world.run()
+    world.obey(f"applier park -c {world.path} --tables shop.a,shop.b --why test")
+    with world.applier() as pipeline:
+        known = pipeline.state.completeness
+        one, two = (TableName("shop", table) for table in "ab")
+        known[one] = replace(known[one], partners=(two,))
+        completeness.keep(pipeline.state, pipeline.targets)
+    world.ddl("RENAME TABLE b TO c", "b")
+    world.resolve()
+    world.run()
+
+    world.obey(f"applier resume -c {world.path} --tables shop.a")
+    world.run()
+
+    assert is_true(world, "a")
+    assert is_true(world, "c")
+
+
+def test_a_start_that_is_refused_for_lost_control_tables_is_refused_again(make: Make, lake: Catalog) -> None:
+    """The refused start makes the control tables anew: the next one must not take them for those that were lost."""
+    world = make(order="offset")
+    world.create("a")
+    world.put("a", 1, 2)
+    world.ddl("TRUNCATE TABLE a")
+    world.put("a", 3)
+    world.run()
+    lose(lake, world, "checkpoints", "schema_changes")
+
+    for _ in range(2):
+        with pytest.raises(TerminalError, match="both lost"):
+            world.run()
+
+    assert world.keys("a") == {3}
 
 
 def test_a_record_is_small(make: Make, lake: Catalog) -> None:

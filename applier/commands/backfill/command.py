@@ -49,7 +49,7 @@ def backfill(config: Config, request: Request, *, take_over: bool, report: Repor
         with terminal.waiting("asking the source for the range"):
             found = meant(pipeline.state, pipeline.source)
         if found is None:
-            return _make_up(pipeline, request, driver)
+            return make_up(pipeline, request, driver)
         span, names = found
         if request.builds:
             return build(pipeline, request, span, names, driver)
@@ -76,8 +76,8 @@ def planned(config: Config, request: Request) -> Outcome:
         return Outcome([*said, _told(request, span, sum(row[3] for row in spans))], spans, aims)
 
 
-def _make_up(pipeline: Pipeline, request: Request, driver: Driver) -> Outcome:
-    """Apply what dead letters left out, and take note of that."""
+def make_up(pipeline: Pipeline, request: Request, driver: Driver) -> Outcome:
+    """Apply what dead letters left out, and take note of that; see `backfill` for the errors."""
     letters = opened(pipeline, request, _all(pipeline.config, pipeline.state))
     left = len(letters.said)
     if not letters.ready:

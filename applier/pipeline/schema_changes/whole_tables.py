@@ -102,7 +102,9 @@ class TableDdl:
             return name in self.state.parked and not is_in(found.known, change)
         is_led = self.targets.feed.order.parts_at_ddl
         newest = found.known.resolved_ts if is_led else self.targets.covered(name).newest
-        return 0 < newest < change.commit_ts and not is_in(found.known, change)
+        # Rows of the very window, from before the DDL, have its commit ts as their stamp; and so has an export of that.
+        upto = change.commit_ts - (self.state.loaded.get(name) == change.commit_ts)
+        return 0 < newest <= upto and not is_in(found.known, change)
 
     def _drop(self, name: TableName, commit_ts: int, *, is_passed: bool = False) -> None:
         """Drop a table, or mark it as dropped and keep it, as `tables.on_drop` says.

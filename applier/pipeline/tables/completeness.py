@@ -296,6 +296,18 @@ def follow(action: actions.Action, state: State, targets: TargetTables, *, ignor
         if (found := gone[table]) is not None:
             is_left = ignored and found.is_live and targets.writer(table) is not None
             known[to] = replace(found, reason=Reason(Why.NOT_RENAMED)) if is_left else found
+    _follow_partners(known, gone, dict(done.moved))
+
+
+def _follow_partners(
+    known: dict[TableName, Completeness], gone: Iterable[TableName], to: Mapping[TableName, TableName]
+) -> None:
+    """Let tables that resume together know each other by the names of now: a command would find no other."""
+    left = set(gone)
+    for name, found in known.items():
+        if not left.isdisjoint(found.partners):
+            names = [to.get(other, other) for other in found.partners if other not in left or other in to]
+            known[name] = replace(found, partners=tuple(other for other in names if other != name))
 
 
 def _whole(before: Completeness | None) -> Completeness:
