@@ -100,6 +100,7 @@ def _way_out(names: Sequence[TableName], known: Completeness, config: str) -> st
     load = f"`applier load -c {config} --from DIR --tables {tables}`"
     by_hand = f"export {them} with `{EXPORT}` and run {load}"
     resume = f"run `applier resume -c {config} --tables {option([*names, *known.partners])}`"
+    anew = f"{resume} if the feed still holds {'their' if len(names) > 1 else 'its'} CREATE TABLE; or {by_hand}"
     match known.why:
         case Why.LOADING | Why.CATCHING_UP:
             return f"run {load} again, which goes on"
@@ -117,15 +118,14 @@ def _way_out(names: Sequence[TableName], known: Completeness, config: str) -> st
             adopt = f"`applier adopt -c {config} --tables {tables} --why TEXT`"
             return f"bring the Iceberg table to what its upstream is, then run {adopt}"
         case Why.TABLE:
-            return f"restore {them} and start `applier run -c {config}` again; or {resume}, which may build {them} anew"
+            return f"restore {them} and start `applier run -c {config}` again; or {anew}"
         case Why.DDL | Why.ROW:
             return f"mend what the reason names, then {resume}; or {by_hand}"
-        case Why.NO_CREATE | Why.UNMET | Why.LATE:
+        case Why.NO_CREATE | Why.UNMET | Why.LATE | Why.NOT_RENAMED:
             return by_hand
         case _ if known.is_parked:
             return resume
-    its = "their" if len(names) > 1 else "its"
-    return f"{resume} if the feed still holds {its} CREATE TABLE; or {by_hand}"
+    return anew
 
 
 def _them(names: Sequence[TableName]) -> str:

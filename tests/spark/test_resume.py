@@ -614,19 +614,21 @@ def test_a_value_that_does_not_fit_parks_its_table_alone(make: Make) -> None:
 
 
 def test_a_table_that_others_changed_is_parked_and_heals_once_it_is_mended(make: Make) -> None:
-    """A column that another program dropped stops its table alone; added again, the next start brings it back."""
+    """A column that another program renamed stops its table alone; named as before, the next start brings it back."""
     world = begun(make, "a", "b")
-    world.spark.sql(f"ALTER TABLE lake.{world.name}__shop.a DROP COLUMN v")
+    before = values(world, "a")
+    world.spark.sql(f"ALTER TABLE lake.{world.name}__shop.a RENAME COLUMN v TO x")
     world.put("a", 3)
     world.put("b", 3)
     world.resolve()
     world.run()
     assert (world.table("a").state, world.keys("b")) == ("parked", {1, 2, 3})
-    world.spark.sql(f"ALTER TABLE lake.{world.name}__shop.a ADD COLUMN v STRING")
+    world.spark.sql(f"ALTER TABLE lake.{world.name}__shop.a RENAME COLUMN x TO v")
 
     world.run()
 
     assert (world.table("a").state, world.keys("a"), world.in_cut()) == ("in step", {1, 2, 3}, {"a", "b"})
+    assert values(world, "a")[:2] == before
 
 
 def test_a_table_that_was_rolled_back_is_parked_and_the_printed_command_rebuilds_it(make: Make) -> None:

@@ -73,10 +73,14 @@ def _due(main: Pipeline, name: TableName, known: Completeness) -> Completeness:
     position = known.position
     damage = completeness.damage_at(state, targets, name, position)
     if position is None or damage is not None or known.why is Why.LOST or not known.is_parked:
-        found = completeness.begun(state).get(name) if targets.feed.order.parts_at_ddl else None
+        is_named = Why.NOT_RENAMED not in (known.why, known.lacked and known.lacked.why)
+        # Read from there, its rows would go to the table of its former name, as the RENAME is ignored again.
+        found = completeness.begun(state).get(name) if targets.feed.order.parts_at_ddl and is_named else None
         if found is None:
             why = damage.what if damage is not None else wording.sentence(name, known)
             what = f"{why} The feed brings it back from its CREATE TABLE alone, which the audit of DDL does not hold."
+            if not is_named:
+                what = f"{why} The feed brings it back from its CREATE TABLE alone, behind which its RENAME is ignored."
             load = f"applier load -c {main.config.path} --from DIR --tables {option([name])}"
             raise ConfigError([f"{what} Export it with `{EXPORT}` and run `{load}`."])
         position = found.position

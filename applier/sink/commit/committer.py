@@ -10,7 +10,7 @@ from tenacity import Retrying, retry_if_exception_type, stop_after_attempt, wait
 
 from applier.errors import TableMismatch, TransientError
 from applier.runtime import failpoints
-from applier.sink.commit.foreign_commits import FOREIGN, rolled_back, set_back, trace
+from applier.sink.commit.foreign_commits import FOREIGN, changed, rolled_back, set_back, trace
 from applier.sink.commit.stamp import Stamp, guard, progress
 from applier.sink.iceberg.commit import Change, CommitFailure, commit
 from applier.sink.iceberg.table import Table
@@ -37,6 +37,7 @@ class Committer:
         is_foreign: Another writer has changed rows since the last commit of applier; compaction does not count.
         is_cut: Whether another writer did cannot be determined, as the history has expired.
         rolled_back: Why the table cannot be used: it was set to an older snapshot.
+        changed: Why the table cannot be used: others dropped or renamed columns.
         made: Snapshot that the last commit made; -1 before the first.
     """
 
@@ -48,6 +49,7 @@ class Committer:
     is_foreign: bool = False
     is_cut: bool = False
     rolled_back: TableMismatch | None = None
+    changed: TableMismatch | None = None
     made: int = -1
     _sent: list[int] = field(default_factory=list)
     _is_sent: bool = False
@@ -62,7 +64,7 @@ class Committer:
         """
         known = progress(self.table, self.changefeed)
         guard(self.table, known, known, self.epoch)
-        self.head, self.known = self.table.snapshot_id, known
+        self.head, self.known, self.changed = self.table.snapshot_id, known, changed(self.table, known)
         if traced:
             self.trace()
 
@@ -74,11 +76,14 @@ class Committer:
             self.rolled_back = rolled_back(self.table, self.known, found)
 
     def hold_to(self, snapshot_id: int | None) -> None:
-        """Refuse a table that was set to an older snapshot than its stamp says, or than `snapshot_id`, which it had.
+        """Refuse a table that was set to an older snapshot than its stamp says, or than `snapshot_id`, which it had,
+        or that lacks a column which applier wrote.
 
         Raises:
-            TableMismatch: It was rolled back.
+            TableMismatch: It was rolled back, or its columns were changed.
         """
+        if self.changed is not None:
+            raise self.changed
         if self.rolled_back is None and snapshot_id is not None:
             self.rolled_back = set_back(self.table, snapshot_id)
         if self.rolled_back is not None:
@@ -171,10 +176,12 @@ class Committer:
         """
         found = progress(self.table, self.changefeed)
         guard(self.table, found, self.known, self.epoch)
-        before, head = self.head, self.table.snapshot_id
+        before, head, self.changed = self.head, self.table.snapshot_id, changed(self.table, found)
         if before != head or self.rolled_back is not None:
             self.trace()
             self.hold_to(before)
+        if self.changed is not None:
+            raise self.changed
         is_foreign = self.is_foreign or not self._same_rows_since(before)
         # Last: a head that is known without what led to it would hide rows of others.
         self.head, self.is_foreign = head, is_foreign

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, NamedTuple
 
-from applier.errors import TableMismatch
-from applier.sink.commit.stamp import CHANGEFEED, EPOCH, OFFSETS, RESOLVED_TS, Stamp
+from applier.errors import BY_HAND, TableMismatch
+from applier.sink.commit.stamp import CHANGEFEED, EPOCH, OFFSETS, RESOLVED_TS, Stamp, damaged
+from applier.sink.format.own_columns import COLUMNS, OwnColumns
 
 if TYPE_CHECKING:
     from applier.sink.iceberg.snapshot import Snapshot
@@ -103,6 +104,45 @@ def set_back(table: Table, listed: int) -> TableMismatch | None:
     if table.snapshot_id == listed or not lacks(table.history(), listed, table.history):
         return None
     return _refusal(table, f"was at snapshot {listed}", f"shows the older snapshot {table.snapshot_id}")
+
+
+def changed(table: Table, known: Stamp | None) -> TableMismatch | None:
+    """The refusal of a table of which others dropped or renamed columns; None if it has all that applier wrote.
+
+    Raises:
+        TableMismatch: The property was edited.
+    """
+    text = known.extra.get(COLUMNS) if known else None
+    if not text:
+        return None
+    try:
+        own = OwnColumns.read(text)
+    except ValueError as error:
+        raise damaged(table) from error
+    if own.fit(table.schema):
+        return None
+    names = own.lost(table.schema, table.former_schemas())
+    columns = f"column{'s' if len(names) != 1 else ''} {', '.join(names)}".strip()
+    what = f"Others have dropped or renamed {columns} of table {table}, and the values of older rows with that"
+    way_out = (
+        "If a column was renamed, give it its name back and start `applier run -c FILE` again; else build the table "
+        f"anew from its CREATE TABLE with `applier resume -c FILE --tables TABLE`, or {BY_HAND}"
+    )
+    return TableMismatch(what, way_out)
+
+
+def own_columns(table: Table, pending: Table | None = None) -> dict[str, str]:
+    """The property that says which columns are applier's, where the table does not say so or they change.
+
+    Args:
+        table: The table before a commit.
+        pending: What a change of columns makes of it; None for a commit without one.
+    """
+    text = table.writing.get(COLUMNS)
+    if pending is None:
+        return {} if text else {COLUMNS: OwnColumns.of(table.schema).to_text()}
+    own = OwnColumns.read(text) if text else OwnColumns.of(table.schema)
+    return {COLUMNS: own.behind(table.schema, pending.schema).to_text()}
 
 
 def _refusal(table: Table, was: str, shows: str) -> TableMismatch:

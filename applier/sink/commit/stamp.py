@@ -87,7 +87,7 @@ def progress(table: Table, changefeed: str) -> Stamp | None:
     try:
         stamp = read(table.properties)
     except (KeyError, ValueError) as error:
-        raise _damaged(table) from error
+        raise damaged(table) from error
     if stamp is not None and stamp.changefeed != changefeed:
         what = f"Table {table} belongs to changefeed {stamp.changefeed}, not to {changefeed}"
         way_out = f"Route it elsewhere, or unset the property {CHANGEFEED} if that changefeed is gone."
@@ -104,10 +104,11 @@ def covered(table: Table) -> AppliedOffsets:
     try:
         return AppliedOffsets.from_text(table.setting(OFFSETS) or "{}")
     except ValueError as error:
-        raise _damaged(table) from error
+        raise damaged(table) from error
 
 
-def _damaged(table: Table) -> TableMismatch:
+def damaged(table: Table) -> TableMismatch:
+    """The refusal of a table whose stamp was edited."""
     what = f"The applier.* properties of table {table} are damaged"
     return TableMismatch(what, "Drop the table and backfill it.")
 

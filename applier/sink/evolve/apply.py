@@ -5,10 +5,11 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass
 
-from applier.errors import RELOAD, SchemaChangeRefused, TableMismatch
+from applier.errors import RELOAD, SchemaChangeRefused, TableMismatch, TransientError
 from applier.runtime import failpoints, terminal
 from applier.runtime.logs import logger
 from applier.sink.commit.committer import Committer
+from applier.sink.commit.foreign_commits import own_columns
 from applier.sink.commit.stamp import Stamp
 from applier.sink.evolve.plan import Evolution, Refusal
 from applier.sink.evolve.resolve import Resolution, TableBefore, resolve
@@ -52,6 +53,8 @@ def apply_evolution(table: Table, evolution: Evolution, stamp: Stamp) -> Evolved
     table.forget()
     committer = Committer(table, stamp.changefeed, stamp.epoch)
     committer.open()
+    # What others have done to its columns would be taken for the work of this statement.
+    committer.hold_to(None)
     rewritten = 0
     for attempt in committer.attempts(stamp):
         with attempt:
@@ -90,6 +93,8 @@ def _before(table: Table) -> TableBefore:
 
 def _stage(table: Table, what: Resolution, live: LiveRows, stamp: Stamp) -> Change:
     revision = Revision(table)
+    if revision.pending.schema.id != table.schema.id:
+        raise TransientError(f"The columns of table {table} have changed while a change of them was planned")
     with translated(f"Cannot change the columns of table {table}"):
         revision.partition(what.unpartitioned, ())
         if what.sort is not None:
@@ -110,7 +115,7 @@ def _stage(table: Table, what: Resolution, live: LiveRows, stamp: Stamp) -> Chan
         truncate=what.truncates,
         replace=what.rewrites,
         summary=stamp.entries(),
-        properties={**stamp.entries(), **what.properties},
+        properties={**stamp.entries(), **what.properties, **own_columns(table, revision.pending)},
         revision=revision,
     )
 

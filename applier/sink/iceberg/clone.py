@@ -12,6 +12,7 @@ from typing import Any
 import pyarrow as pa
 
 from applier.errors import BY_HAND, OutsideRefused
+from applier.sink.format.own_columns import COLUMNS
 from applier.sink.format.types import schema_json
 from applier.sink.iceberg.catalog import Catalog, Identifier, identifying
 from applier.sink.iceberg.commit import CommitFailure, set_properties
@@ -89,7 +90,8 @@ def begin_anew(catalog: Catalog, table: Table, columns: pa.Schema, *, key: Seque
     with translated(f"Cannot replace the columns of table {table}"):
         schema = schema_json(columns, identifying(columns, key))
         builder = catalog._builder(table.identifier, schema, options["partition"], options["sort"])
-        builder.withProperties(catalog.java.map(options["properties"])).replaceTransaction().commitTransaction()
+        properties = {**options["properties"], COLUMNS: ""}
+        builder.withProperties(catalog.java.map(properties)).replaceTransaction().commitTransaction()
     found = catalog.load(table.identifier)
     return table if found is None else found
 

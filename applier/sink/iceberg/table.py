@@ -133,6 +133,12 @@ class Table:
         found = self.handle.schemas().get(self._snapshot(snapshot_id).schemaId())
         return TableSchema.parse(str(self.java.iceberg.SchemaParser.toJson(found)))
 
+    def former_schemas(self) -> Iterator[TableSchema]:
+        """The schemas that it has had, as far as they are kept, newest first."""
+        found = self.java.items(self.handle.operations().current().schemas())
+        for schema in sorted(found, key=lambda schema: -int(schema.schemaId())):
+            yield TableSchema.parse(str(self.java.iceberg.SchemaParser.toJson(schema)))
+
     @property
     def spec_json(self) -> dict[str, Any]:
         """Partition spec in Iceberg's JSON, as of the last `refresh`."""

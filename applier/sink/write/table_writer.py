@@ -13,6 +13,7 @@ from applier.errors import CheckpointConflict, TableMismatch
 from applier.runtime import failpoints
 from applier.runtime.outages import OUTAGES
 from applier.sink.commit.committer import Committer
+from applier.sink.commit.foreign_commits import own_columns
 from applier.sink.commit.stamp import Stamp
 from applier.sink.format.storage import Storage
 from applier.sink.iceberg.commit import Change
@@ -243,6 +244,6 @@ class TableWriter:
             touched=list(staged.deletes.state),
             truncate=truncate,
             summary=stamp.summary(),
-            properties={**stamp.entries(), **(staged.lacking if staged.not_found else {})},
+            properties={**stamp.entries(), **own_columns(self.table), **(staged.lacking if staged.not_found else {})},
             schema_id=staged.schema_id,
         )
