@@ -40,11 +40,17 @@ class DropDatabase(OnDatabase):
 
 @dataclass(frozen=True, slots=True)
 class CreateTable(OnTable):
-    """CREATE TABLE; `version` has columns and keys as far as the SQL says, `like` is set for CREATE TABLE … LIKE."""
+    """CREATE TABLE; `version` has columns and keys as far as the SQL says, `like` is set for CREATE TABLE … LIKE.
+
+    Where the text leaves the database of the source open, it is `among` some tables, the first of which is `like`, and
+    the `rows` that follow show which.
+    """
 
     version: TableVersion | None = None
     like: TableName | None = None
     partitioning: Partitioning | None = None
+    among: tuple[TableName, ...] = ()
+    rows: tuple[TableVersion, ...] = ()
 
 
 class DropTable(OnTable):
@@ -264,9 +270,10 @@ def touches(action: Action) -> tuple[TableName, ...]:
 
 
 def named(action: Action) -> tuple[TableName, ...]:
-    """All tables that an action names: those that it concerns, and the one that a new table is LIKE."""
-    like = action.like if isinstance(action, CreateTable) else None
-    return touches(action) if like is None else (*touches(action), like)
+    """All tables that an action names: those that it concerns, and the one that a new table is, or may be, LIKE."""
+    if not isinstance(action, CreateTable) or action.like is None:
+        return touches(action)
+    return (*touches(action), *(action.among or (action.like,)))
 
 
 def by_table(actions: Sequence[Action]) -> list[list[Action]]:

@@ -31,7 +31,19 @@ from applier.ddl.parse_alter import read_alter
 from applier.ddl.parse_columns import TABLE_CHARSET, Elements, read_elements, read_index
 from applier.ddl.parse_options import read_options
 from applier.ddl.parse_partitions import read_partitioning
-from applier.ddl.tokens import NAME, NUMBER, STRING, WORD, Token, Tokens, Unreadable, looks_printed, statements
+from applier.ddl.tokens import (
+    NAME,
+    NUMBER,
+    STRING,
+    WORD,
+    Known,
+    Token,
+    Tokens,
+    Unreadable,
+    looks_printed,
+    nothing_known,
+    statements,
+)
 from applier.errors import SchemaChangeRefused
 
 _SHOWN = 300
@@ -51,6 +63,7 @@ def parse(
     before: TableName | None = None,
     after: TableName | None = None,
     passed: Container[str] = (),
+    known: Known = nothing_known,
 ) -> tuple[Action, ...]:
     """Actions of a DDL text, in the order in which they take effect.
 
@@ -60,6 +73,7 @@ def parse(
         before: The table before the statement, where the message describes it.
         after: The table after it, likewise.
         passed: First words of statements to pass over.
+        known: Finds the tables of a name in all databases.
 
     Returns:
         At least one action; ALTER TABLE with several specifications has several.
@@ -68,7 +82,7 @@ def parse(
         SchemaChangeRefused: A statement, or part of one, is not understood.
     """
     try:
-        return _parse(sql, lambda statement: Tokens(statement, database, before, after), passed)
+        return _parse(sql, lambda statement: Tokens(statement, database, before, after, known), passed)
     except Unreadable as error:
         near = f" near `{_cut(error.near, _NEAR)}`" if error.near else ""
         raise SchemaChangeRefused(
@@ -151,7 +165,7 @@ def _create_table(tokens: Tokens) -> CreateTable:
     if like is not None:
         is_apart = is_qualified and not tokens.is_qualified
         _on_commit(tokens)
-        return CreateTable(table, like=_described(tokens, table, like) if is_apart else like)
+        return _apart(tokens, table, like) if is_apart else CreateTable(table, like=like)
     elements = read_elements(tokens)
     options = read_options(tokens, commas=True)
     partitioning = read_partitioning(tokens) if tokens.skip("PARTITION BY") else None
@@ -169,11 +183,12 @@ def _like(tokens: Tokens) -> TableName | None:
     return like
 
 
-def _described(tokens: Tokens, table: TableName, like: TableName) -> TableName | None:
-    """The source of CREATE TABLE … LIKE whose database the text leaves open: not needed if the message has columns."""
+def _apart(tokens: Tokens, table: TableName, like: TableName) -> CreateTable:
+    """CREATE TABLE … LIKE a table whose database the text leaves open: not needed if the message has columns."""
     if tokens.after is not None and fold(tokens.after.table) == fold(table.table):
-        return None
-    return tokens.elsewhere(like)
+        return CreateTable(table)
+    among = tuple(name for name in tokens.known(like.table) if name != table)
+    return CreateTable(table, like=among[0] if among else tokens.elsewhere(like), among=among)
 
 
 def _on_commit(tokens: Tokens) -> None:

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from applier.changefeed.event import SchemaChange
 from applier.changefeed.partitioning import Partitioning
-from applier.changefeed.table import TableName, TableVersion, fold
+from applier.changefeed.table import ColumnType, TableName, TableVersion, fold
 from applier.ddl.actions import (
     Action,
     AddIndex,
@@ -167,12 +167,27 @@ class Tables:
     def _create(self, action: CreateTable, new_version_id: int) -> None:
         self._entries.pop(action.table, None)
         version, partitioning = action.version, action.partitioning
-        source = self._entries.get(action.like) if action.like else None
+        source = self._source(action)
         if source is not None:
             version = replace(source.version, name=action.table, table_id=None, schemas=(), proofs=())
             partitioning = source.partitioning
         if version is not None:
             self._entries[action.table] = _Entry(replace(version, version=new_version_id), partitioning)
+
+    def source(self, create: CreateTable) -> TableVersion | None:
+        """The table that CREATE TABLE … LIKE takes its columns from; None where it is not known."""
+        entry = self._source(create)
+        return entry.version if entry else None
+
+    def _source(self, create: CreateTable) -> _Entry | None:
+        if not create.among:
+            return self._entries.get(create.like) if create.like else None
+        # A table that the feed leaves out may be meant, so without rows one that is known is not proven either.
+        found = [self._entries.get(name) for name in create.among] if create.rows else [None]
+        fitting = [entry for entry in found if entry is None or all(_fits(rows, entry.version) for rows in create.rows)]
+        first = fitting[0] if fitting else None
+        is_certain = first is not None and all(entry and _is_alike(entry.version, first.version) for entry in fitting)
+        return first if is_certain else None
 
     def _remember(self, name: TableName) -> None:
         entry = self._entries.get(name)
@@ -201,6 +216,26 @@ class Tables:
         version = apply(entry.version, action, new_version_id) if entry else None
         if entry is not None and version is not None:
             self._entries[name] = _Entry(version, _partitioned(entry.partitioning, action))
+
+
+def _fits(rows: TableVersion, table: TableVersion) -> bool:
+    """Whether rows are those of a table: of all its columns, as far as a row can show them."""
+    held = {column.name: column for column in table.columns if column.generated != "virtual"}
+    return (
+        held.keys() == {column.name for column in rows.columns}
+        and all(_is_shown(column.type, held[column.name].type) for column in rows.columns)
+        and set(rows.key) in (set(), set(table.key))
+    )
+
+
+def _is_shown(shown: ColumnType, declared: ColumnType) -> bool:
+    """Members are numbers in most protocols, and what they stand for is never guessed."""
+    one, other = ((kind.name, kind.unsigned, kind.elements) for kind in (shown, declared))
+    return one == other
+
+
+def _is_alike(one: TableVersion, other: TableVersion) -> bool:
+    return replace(one, name=other.name, version=other.version, table_id=other.table_id) == other
 
 
 def _partitioned(before: Partitioning | None, action: Action) -> Partitioning | None:

@@ -42,6 +42,10 @@ class Spelling:
         """A table as it is spelt where its rows name it; the name of an unknown table stays as it is."""
         return self._names.get(name) or self._new(name)
 
+    def of_table(self, table: str) -> list[TableName]:
+        """The tables of a name in all databases, in order."""
+        return sorted(name for name in self._tables.values() if name.folded[1] == fold(table))
+
     def of_databases(self, databases: Iterable[str]) -> list[TableName]:
         """All names in some databases, in order."""
         wanted = {fold(database) for database in databases}

@@ -9,12 +9,15 @@ Source: `restoreFlags` in TiCDC (no `RestoreStringEscapeBackslash`), `WriteStrin
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator
-from typing import NamedTuple, TypeVar
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import NamedTuple, TypeAlias, TypeVar
 
 from applier.changefeed.table import TableName, fold
 
 T = TypeVar("T")
+
+Known: TypeAlias = Callable[[str], Sequence[TableName]]
+"""Finds the tables of a name in all databases."""
 
 WORD, NAME, STRING, BYTES, BITS, NUMBER, SYMBOL = "word", "name", "string", "bytes", "bits", "number", "symbol"
 
@@ -49,6 +52,11 @@ _BEFORE_OPTION = ("=", "COLLATE", "SET", "USING")
 """What stands before words that are printed as they were typed: names of charsets, collations and engines."""
 _LOST = re.compile(r"AlterTableType\(\d+\) is not supported")
 """What TiDB prints in place of a specification that its printer does not know."""
+
+
+def nothing_known(_: str) -> Sequence[TableName]:
+    """No table, where a text is read that names the databases of all its tables."""
+    return ()
 
 
 class Unreadable(Exception):
@@ -174,13 +182,19 @@ class Tokens:
     """
 
     def __init__(
-        self, tokens: Iterable[Token], database: str, before: TableName | None = None, after: TableName | None = None
+        self,
+        tokens: Iterable[Token],
+        database: str,
+        before: TableName | None = None,
+        after: TableName | None = None,
+        known: Known = nothing_known,
     ) -> None:
         self._tokens = list(tokens)
         self.place = 0  # How many tokens were taken.
         self.database = database
         self.before = before
         self.after = after
+        self.known = known
         self.is_qualified = False  # Whether the table that was taken last names its database.
 
     @property

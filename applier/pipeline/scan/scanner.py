@@ -28,7 +28,7 @@ from applier.pipeline.scan.statements import Ddl, Taken, read_all
 from applier.pipeline.scan.tails import resolved_near_ends
 from applier.pipeline.scan.task_result import TaskResult
 from applier.pipeline.scan.window_scan import NO_WATERMARK, WindowScan
-from applier.pipeline.scan.window_tables import met, shown, spelling, take_keys, typed_by
+from applier.pipeline.scan.window_tables import met, shown, spelling, take_keys, typed_by, with_rows
 from applier.runtime import failpoints
 from applier.runtime.logs import Stopwatch
 from applier.runtime.retry import Deadline
@@ -225,6 +225,7 @@ class WindowScanner:
         every = read_all(barriers, spelling(found, known), met(found, known), self.taken) if barriers else []
         had = {**known.exported, **known.loaded}
         every = [ddl for ddl in every if not ddl.is_in(had)]
+        every = [with_rows(ddl, found) for ddl in every]
         found.ddl = every if self.chosen is None else self.chosen(every)
         found.coming = _coming(found, known) if found.results.has_unplaced else frozenset()
         cuts = cut((ddl.commit_ts, ddl.parts(known.tables)) for ddl in found.ddl)

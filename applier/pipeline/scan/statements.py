@@ -51,7 +51,8 @@ class Ddl:
         if change.database:
             names.meet_database(change.database)
         try:
-            actions = [names.spelt(action) for action in parse(change.sql, change.database, before, after)]
+            read = parse(change.sql, change.database, before, after, known=names.of_table)
+            actions = [names.spelt(action) for action in read]
         except SchemaChangeRefused as error:
             found = head(change.sql, change.database)
             if found.databases:

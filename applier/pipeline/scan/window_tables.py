@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import suppress
+from dataclasses import replace
 from itertools import groupby
 
 from applier.changefeed.table import TableName, TableVersion
-from applier.ddl.actions import DropTable
+from applier.ddl.actions import CreateTable, DropTable
 from applier.ddl.schema_tracker import Tables
 from applier.ddl.spelling import Spelling
 from applier.decode.avro.namesakes import Lives, Shown
@@ -32,6 +33,19 @@ def met(found: WindowScan, known: Known) -> dict[TableName, int]:
     # A version in Avro is no commit ts, and an earlier pass may have met it by a name that no table has.
     described = dict(found.new_versions - made) if known.lives is None else {}
     return {name: at for name, at in {**described, **found.results.lowest()}.items() if name not in known.tables}
+
+
+def with_rows(ddl: Ddl, found: WindowScan) -> Ddl:
+    """A DDL whose CREATE TABLE … LIKE a table of no certain database knows what rows of the window say of its table."""
+    if not any(isinstance(action, CreateTable) and action.among for action in ddl.actions):
+        return ddl
+    actions = [
+        replace(action, rows=tuple(version for (name, _), version in found.versions.items() if name == action.table))
+        if isinstance(action, CreateTable)
+        else action
+        for action in ddl.actions
+    ]
+    return replace(ddl, actions=actions)
 
 
 def typed_by(ddl: Sequence[Ddl], tables: Tables) -> dict[TableName, list[TableVersion | None]]:

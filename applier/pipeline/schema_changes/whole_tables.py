@@ -68,10 +68,11 @@ class TableDdl:
     def _create(self, change: SchemaChange, create: actions.CreateTable) -> None:
         """Create a table, in the columns that the message describes or the statement declares."""
         version = declared(change, create)
-        if version is None and create.like is not None and (like := self.state.tables.get(create.like)) is not None:
+        if version is None and (like := self.state.tables.source(create)) is not None:
             version = like.renamed(create.table)
         if version is None:
-            what = f"The columns of table {create.table} are not known: {shown(change.sql)}."
+            among = f" (LIKE {' or '.join(map(str, create.among))})" if create.among else ""
+            what = f"The columns of table {create.table} are not known{among}: {shown(change.sql)}."
             raise SchemaChangeRefused(what, RELOAD)
         self._free(change, create.table)
         found = self.targets.writer(create.table)

@@ -355,3 +355,13 @@ def test_a_known_partitioning_outlives_a_new_version() -> None:
     tables.put(FROM_ROWS)
     assert tables.partitioning(T) == Partitioning("hash", "id")
     assert tables.partitioning(U) is None
+
+
+@pytest.mark.parametrize(
+    ("rows", "found"), [((BEFORE,), BEFORE), ((replace(BEFORE, columns=BEFORE.columns[:1]),), None), ((), None)]
+)
+def test_rows_show_which_table_is_the_source(rows: tuple[TableVersion, ...], found: TableVersion | None) -> None:
+    """Without a row that fits, a table that is not known may be meant."""
+    tables = Tables([BEFORE, replace(BEFORE, name=U, columns=BEFORE.columns[1:])])
+    tables.apply(CreateTable(V, like=T, among=(T, U), rows=rows), 9)
+    assert tables.get(V) == (found and replace(found, name=V, version=9))

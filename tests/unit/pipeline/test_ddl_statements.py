@@ -161,7 +161,7 @@ def test_a_table_of_which_only_rows_came_counts_in_the_order() -> None:
     [
         "RENAME TABLE `orders` TO `db2`.`u`",
         "ALTER TABLE `orders` RENAME TO `db2`.`u`",
-        "CREATE TABLE `db2`.`n` LIKE `orders`",
+        "CREATE TABLE `db2`.`n` LIKE `orders_of_no_table`",
         "ALTER TABLE `db2`.`p` EXCHANGE PARTITION `p0` WITH TABLE `orders`",
     ],
 )
@@ -170,7 +170,27 @@ def test_a_table_whose_database_the_message_does_not_name_is_refused(sql: str) -
     refused = one(barrier(sql, "db2"), ORDERS, TableName("db2", "orders")).refused
 
     assert refused is not None
-    assert "the database of table orders is not known" in refused.what
+    assert "the database of table orders" in refused.what
+    assert " is not known, as the message names another table's" in refused.what
+
+
+@pytest.mark.parametrize("others", [(), (TableName("db2", "orders"), TableName("db3", "t"))])
+def test_a_source_whose_database_the_message_does_not_name_is_one_of_its_name(others: tuple[TableName, ...]) -> None:
+    """TiCDC sends `CREATE TABLE db2.n LIKE orders` as it was typed, with the database of the new table."""
+    (action,) = one(barrier("CREATE TABLE `db2`.`n` LIKE `Orders`", "db2"), ORDERS, *others).actions
+
+    among = (*(name for name in others if name.table == "orders"), ORDERS)
+    assert action == CreateTable(TableName("db2", "n"), like=among[0], among=among)
+
+
+def test_a_table_is_not_made_like_itself() -> None:
+    """A step that is repeated may know it already."""
+    made = TableName("db2", "orders")
+    (action,) = one(
+        barrier("CREATE TABLE `db2`.`orders` LIKE `orders`", "db2"), ORDERS, TableName("db2", "orders")
+    ).actions
+
+    assert action == CreateTable(made, like=ORDERS, among=(ORDERS,))
 
 
 def test_the_table_before_the_statement_names_its_database() -> None:
