@@ -15,6 +15,19 @@ from applier.changefeed.table import TableName
 from applier.changefeed.ts import wall_clock
 from applier.errors import EXPORT
 
+_BY_EXPORT = {
+    Why.NO_CREATE,
+    Why.UNMET,
+    Why.NOT_FOUND,
+    Why.LATE,
+    Why.EXCHANGED,
+    Why.CAME_BACK,
+    Why.MADE_WHILE_PARKED,
+    Why.NOT_RENAMED,
+    Why.LOST,
+}
+"""What the feed lacks as often as it is read: an export has the rows."""
+
 _NAMED = 3
 """Most names that a sentence lists."""
 
@@ -104,11 +117,10 @@ def _way_out(names: Sequence[TableName], known: Completeness, config: str) -> st
     match known.why:
         case Why.LOADING | Why.CATCHING_UP:
             return f"run {load} again, which goes on"
-        case Why.LEFT_OUT if not known.reason.detail:
+        case Why.LEFT_OUT:
             forget = f"`applier forget -c {config} --tables {tables}`"
-            return (
-                f"admit {them} in tables.include again, and `applier run -c {config}` resumes {them}; or run {forget}"
-            )
+            back = by_hand if known.position is None else f"`applier run -c {config}` resumes {them}"
+            return f"admit {them} in tables.include again, and {back}; or run {forget}"
         case _ if known.is_parked and known.position is None:
             return f"{by_hand}; or leave {them} out in tables.include"
         case Why.LETTERS:
@@ -120,12 +132,18 @@ def _way_out(names: Sequence[TableName], known: Completeness, config: str) -> st
         case Why.TABLE:
             return f"restore {them} and start `applier run -c {config}` again; or {anew}"
         case Why.DDL | Why.ROW:
-            return f"mend what the reason names, then {resume}; or {by_hand}"
-        case Why.NO_CREATE | Why.UNMET | Why.LATE | Why.NOT_RENAMED:
+            return f"{_mend(known.reason, config)}, then {resume}; or {by_hand}"
+        case _ if known.why in _BY_EXPORT:
             return by_hand
         case _ if known.is_parked:
             return resume
     return anew
+
+
+def _mend(reason: Reason, config: str) -> str:
+    skip = f"applier ddl skip {reason.ddl} -c {config} --why TEXT"
+    passed = f"run `{skip}`, which passes the DDL without its effect, or " if reason.ddl else ""
+    return f"{passed}mend what the reason names"
 
 
 def _them(names: Sequence[TableName]) -> str:

@@ -89,10 +89,12 @@ class Reason:
         detail: What belongs to it: the user's words (`ADOPTED`, `BY_HAND`), the range (`REPAIRED`), the commit ts
             (`SKIPPED`, `LATE`), the partner (`EXCHANGED`), what could not be applied (`DDL`, `ROW`, `TABLE`, `LOST`);
             with the other ones that are parked, why the last attempt to bring the table back failed.
+        ddl: Commit ts of the DDL that could not be applied (`DDL`); 0 where the reason is no single one.
     """
 
     why: Why
     detail: str = ""
+    ddl: Count = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -193,10 +193,12 @@ class WindowApplier:
         why: Why,
         together: Sequence[TableName] = (),
         created: int | None = None,
+        ddl: int = 0,
     ) -> None:
         """Park tables with a change that cannot be applied, some to resume together, and go on with all others.
 
-        Tables that are not known yet resume at `created`, the commit ts of their CREATE TABLE.
+        Tables that are not known yet resume at `created`, the commit ts of their CREATE TABLE; `ddl` is that of the
+        refused DDL.
 
         Raises:
             TerminalError: The configuration says to stop.
@@ -206,7 +208,7 @@ class WindowApplier:
                 raise error
             partners = tuple(other for other in together if other != name)
             begin = None if created is None else FeedPosition(name, created - 1)
-            parking.park(self.state, self.targets, name, Reason(why, error.clause), partners, begin)
+            parking.park(self.state, self.targets, name, Reason(why, error.clause, ddl), partners, begin)
             if isinstance(error, AmbiguousName):
                 # Read again, the message would show no more.
                 self.state.completeness[name] = replace(self.state.completeness[name], position=None)
@@ -231,7 +233,8 @@ class WindowApplier:
                 refusal.tables = tuple(ddl.names)
                 raise
             is_placed = self.targets.feed.order.parts_at_ddl and any(effect(each).created for each in ddl.actions)
-            self.set_apart(dict.fromkeys(names, refusal), Why.DDL, names, ddl.commit_ts if is_placed else None)
+            created = ddl.commit_ts if is_placed else None
+            self.set_apart(dict.fromkeys(names, refusal), Why.DDL, names, created, ddl.commit_ts)
             self.state.ddl.refused.add(ddl.barrier.change.id)
             self._apply_ddl(ddl)
 

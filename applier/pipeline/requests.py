@@ -10,7 +10,7 @@ from typing import cast
 from applier import wording
 from applier.changefeed.checkpoint import RequestOutcome
 from applier.changefeed.completeness import Completeness, Reason, Why
-from applier.changefeed.filter import TableFilter, named
+from applier.changefeed.filter import named
 from applier.changefeed.position import FeedPosition
 from applier.changefeed.table import TableName
 from applier.ddl.actions import DropTable
@@ -166,7 +166,7 @@ class Requests:
         return RequestOutcome("loading", tuple(names))
 
     def _refuse_left_out(self, names: Sequence[TableName]) -> None:
-        admits = TableFilter(self.main.config.tables.include).admits
+        admits = self.main.config.filter.admits
         if others := [name for name in names if not admits(name)]:
             raise left_out(others[0])
 
@@ -217,7 +217,7 @@ class Requests:
 
     def _forget(self, names: Sequence[TableName]) -> RequestOutcome:
         state, targets = self.main.state, self.main.targets
-        admits = TableFilter(self.main.config.tables.include).admits
+        admits = self.main.config.filter.admits
         wanted = [name for name in names if admits(name)]
         if wanted:
             first = wanted[0]

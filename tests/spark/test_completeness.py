@@ -398,7 +398,7 @@ def test_a_change_of_a_row_that_a_live_table_lacks_stops_the_feed(make: Make, op
 
 @pytest.mark.parametrize("op", ["UPDATE", "DELETE"])
 def test_a_change_of_a_row_that_a_live_table_lacks_parks_it(make: Make, op: str) -> None:
-    """Readers keep its last true snapshot; read again from its CREATE TABLE, it comes as far and no further."""
+    """Readers keep its last true snapshot; read again from its CREATE TABLE, as no hint says, it comes no further."""
     world = make()
     world.create("a")
     world.put("a", 1, 2)
@@ -416,7 +416,7 @@ def test_a_change_of_a_row_that_a_live_table_lacks_parks_it(make: Make, op: str)
     world.run()
     assert world.table("a").state == "parked", "a restart alone changes nothing"
     command = f"applier resume -c {world.path} --tables 'shop.a'"
-    assert f"`{command}`" in (parked.way_out or "")
+    assert "applier resume" not in (parked.way_out or "")
     assert "does not hold 1 row that the feed updates or deletes" in world.obey(command, code=3)
     assert (world.table("a").state, world.in_cut(), world.keys("a")) == ("parked", {"b"}, {1, 2})
 

@@ -14,10 +14,14 @@ Rows = dict[int, str]
 def database(world: World) -> dict[str, Rows]:
     """What the tables of the feed hold upstream, by its messages; an UPDATE shows a row from before it."""
     found: dict[str, Rows] = {}
-    for message in world.messages:
+    for message in sorted(world.messages, key=lambda message: max(message["_tidb"].values())):
         table, sql = message["table"], message.get("sql", "")
         if moved := re.fullmatch(r"RENAME TABLE (\w+) TO (\w+)", sql):
             found[moved[2]] = found.pop(moved[1])
+        elif moved := re.fullmatch(r"ALTER TABLE (\w+) EXCHANGE PARTITION p0 WITH TABLE (\w+)", sql):
+            parted, other = found[moved[1]], found[moved[2]]
+            below = {key: parted.pop(key) for key in [*parted] if key < 10}
+            found[moved[1]], found[moved[2]] = parted | other, below
         elif table:
             _apply(found.setdefault(table, {}), message["type"], message["data"] or ())
     return found

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from applier.changefeed.filter import TableFilter, option
+from applier.changefeed.filter import option
 from applier.changefeed.table import TableName, TableVersion, fold
 from applier.commands.check.iceberg_side import Replicas
 from applier.commands.check.report import TableAnswer, TableOutcome
@@ -154,7 +154,7 @@ class _Group:
         return ("ignored", "Ignored, as [ddl] says.") if "ignore" in policies else None
 
     def _admits(self, name: TableName) -> bool:
-        return TableFilter(self.replicas.config.tables.include).admits(name)
+        return self.replicas.config.filter.admits(name)
 
     def _moved(self, name: TableName) -> TableAnswer:
         """A table that comes, goes, gets another name, or changes rows without row events."""

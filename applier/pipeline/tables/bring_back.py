@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from applier import wording
 from applier.changefeed.checkpoint import RequestOutcome
 from applier.changefeed.completeness import Completeness, Reason, Why
-from applier.changefeed.filter import TableFilter, option
+from applier.changefeed.filter import option
 from applier.changefeed.table import TableName
 from applier.errors import EXPORT, ConfigError
 from applier.pipeline.tables import completeness
@@ -66,7 +66,7 @@ def _due(main: Pipeline, name: TableName, known: Completeness) -> Completeness:
         ConfigError: The feed cannot bring it back.
     """
     state, targets = main.state, main.targets
-    if not TableFilter(main.config.tables.include).admits(name):
+    if not main.config.filter.admits(name):
         raise left_out(name)
     if known.is_due:
         return known

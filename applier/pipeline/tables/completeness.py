@@ -45,7 +45,7 @@ def judge(state: State, targets: TargetTables, config: Config, *, is_start: bool
         if not admits(name):
             if not known.is_parked:
                 parking.park(state, targets, name, Reason(Why.LEFT_OUT))
-            elif known.is_due:
+            elif known.is_due or known.why is Why.LEFT_OUT_BEFORE:
                 # What had parked it is mended, or the attempt shows it again.
                 state.completeness[name] = replace(known, reason=Reason(Why.LEFT_OUT), is_due=False)
         elif is_start and name not in state.unsettled:
@@ -74,7 +74,11 @@ def _leave_out_unlisted(state: State, targets: TargetTables, admits: Callable[[T
 def try_again(state: State, targets: TargetTables, name: TableName) -> None:
     """Let a parked table resume at a start, unless only a command brings it back."""
     known = state.completeness.get(name)
-    if known is None or not known.why.is_tried_again or known.position is None:
+    if known is None or not known.why.is_tried_again:
+        return
+    if known.why is Why.LEFT_OUT:
+        known = state.completeness[name] = replace(known, reason=Reason(Why.LEFT_OUT_BEFORE))
+    if known.position is None:
         return
     # One whose Iceberg table is still damaged would only fail again.
     if damage_at(state, targets, name, known.position) is None:

@@ -123,6 +123,7 @@ def follow_include(state: State, targets: TargetTables, name: TableName, *, is_w
         if not is_wanted:
             park(state, targets, name, Reason(Why.LEFT_OUT))
     elif is_wanted and known.why.is_left_out:
+        known = replace(known, reason=Reason(Why.LEFT_OUT_BEFORE))
         state.completeness[name] = known if known.position is None else known.coming_back
-    elif not is_wanted and (not known.why.is_left_out or known.is_due):
+    elif not is_wanted and (known.why is not Why.LEFT_OUT or known.is_due):
         state.completeness[name] = replace(known, reason=Reason(Why.LEFT_OUT), is_due=False)

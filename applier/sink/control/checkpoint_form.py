@@ -15,7 +15,7 @@ from typing import Annotated, Any, TypeAlias, Union, get_args, get_origin, get_t
 import msgspec
 
 from applier.changefeed.checkpoint import Checkpoint, RequestOutcome, Tracked
-from applier.changefeed.completeness import Completeness
+from applier.changefeed.completeness import Completeness, Reason
 from applier.changefeed.message import Count, TopicPartition
 from applier.changefeed.partitioning import Partition
 from applier.changefeed.position import FeedPosition
@@ -28,7 +28,7 @@ FORMAT = 1
 """Version of the JSON form. It rises with the first new member after a release, and with any other change: an older
 reader would drop members that it does not know, and what it writes next would lack them."""
 
-_SHORT = (Tracked, Completeness, FeedPosition, RequestOutcome, Partition)
+_SHORT = (Tracked, Completeness, Reason, FeedPosition, RequestOutcome, Partition)
 """Objects whose empty members are not written: there may be one for each table."""
 
 _KEPT = ("name", "version", "place")

@@ -8,6 +8,7 @@ from pathlib import Path
 from applier import wording
 from applier.changefeed.completeness import Completeness, Reason, Why
 from applier.changefeed.table import TableName
+from tests.spark.table_states import STATES, WITHOUT
 
 
 def test_a_parked_table_says_since_when_and_that_it_resumes() -> None:
@@ -29,3 +30,10 @@ def test_every_reason_has_words_and_a_place_in_the_json_schema() -> None:
     ]
     assert not [text for text in said if text.endswith(": .")]
     assert schema["$defs"]["Reason"]["properties"]["why"]["enum"] == sorted(Why)
+
+
+def test_the_way_out_of_each_reason_is_walked() -> None:
+    """A sentence that names a command has a test that gives it as printed; a new reason needs one, too."""
+    walked = {state.why for state in STATES.values()}
+    assert walked.isdisjoint(WITHOUT)
+    assert walked | WITHOUT.keys() == {why for why in Why if why.state != "live"}
