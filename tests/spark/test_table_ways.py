@@ -37,10 +37,6 @@ WALKS = [
     for name, state in STATES.items()
     for verb in state.ways
 ]
-    pytest.param(name, verb, marks=() if name in ALWAYS else pytest.mark.soak)
-    for name, state in STATES.items()
-    for verb in state.ways
-]
 
 
 def known(world: World, table: str) -> Completeness | None:
