@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from bisect import bisect_left
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+
+import numpy as np
 
 from applier.changefeed.event import SchemaChange
 from applier.changefeed.message import Position
 from applier.changefeed.position import DdlId
+from applier.changefeed.row_block import Ints
 from applier.changefeed.table import TableName
 
 
@@ -51,7 +53,11 @@ def cut(touched: Iterable[tuple[int, Sequence[TableName]]]) -> dict[TableName, l
     return {name: sorted(points) for name, points in cuts.items()}
 
 
-def segment(cuts: Cuts, name: TableName, commit_ts: int) -> int:
-    """Number of the segment that a row belongs to; a row at the commit ts of a DDL comes before it."""
-    points = cuts.get(name)
-    return bisect_left(points, commit_ts) if points else 0
+def segments(commit_ts: Ints, cuts: Sequence[int]) -> Iterator[tuple[int, Ints]]:
+    """Numbers of segments, and of the rows in each; a row at the commit ts of a DDL is before it."""
+    if not cuts:
+        yield 0, np.arange(len(commit_ts))
+        return
+    numbers = np.searchsorted(np.asarray(cuts), commit_ts, side="left")
+    for number in np.unique(numbers).tolist():
+        yield number, np.flatnonzero(numbers == number)

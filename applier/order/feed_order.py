@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import ClassVar
@@ -10,7 +9,7 @@ from typing import ClassVar
 import numpy as np
 
 from applier.changefeed.applied_offsets import AppliedOffsets
-from applier.changefeed.event import Op, RowChange
+from applier.changefeed.event import Op
 from applier.changefeed.message import TopicPartition
 from applier.changefeed.row_block import Ints
 from applier.changefeed.table import TableName
@@ -25,7 +24,7 @@ _HINT = (
 
 
 @dataclass(frozen=True, slots=True)
-class FeedOrder(ABC):
+class FeedOrder:
     """Places the changes of a feed, and determines which rows its tables have before a window.
 
     Attributes:
@@ -33,7 +32,7 @@ class FeedOrder(ABC):
             which rows a table has.
         parts_at_ddl: Each row lies before or after a DDL of its table by its commit ts, and all DDL come; otherwise
             rows may follow a DDL late, and have columns that no DDL shows.
-        by_place: As in `KeyedGroup`; rows and DDL need no commit ts then.
+        by_place: As in `last_per_key`; rows and DDL need no commit ts then.
         applied: Resolved ts that all tables have applied; rows at or below it were sent again.
         applied_of: The same for tables that are ahead of it.
         covered: In offset order what tables have beyond the checkpoint, by place.
@@ -52,15 +51,7 @@ class FeedOrder(ABC):
         """The resolved ts that tables are exact as of; None in offset order."""
         return ts if self.has_watermark else None
 
-    @abstractmethod
-    def placed(self, row: RowChange, place: TopicPartition, offset: int) -> int | None:
-        """The commit ts that places a row among the DDL of its table; None if the row is in the table.
-
-        Raises:
-            IncompleteRow: It carries no commit ts, which orders the changes of this feed.
-        """
-
-    def of_block(self, name: TableName, place: TopicPartition, offsets: Ints, stamps: Ints) -> tuple[np.ndarray, Ints]:
+    def placed(self, name: TableName, place: TopicPartition, offsets: Ints, stamps: Ints) -> tuple[np.ndarray, Ints]:
         """Whether its table has each row, and the commit ts that places the row among DDL; a stamp of 0 is none."""
         del place, offsets
         return (stamps > 0) & (stamps <= self.applied_of.get(name, self.applied)), stamps
@@ -72,14 +63,6 @@ class ResolvedOrder(FeedOrder):
     has_watermark = parts_at_ddl = True
     by_place = False
 
-    def placed(self, row: RowChange, place: TopicPartition, offset: int) -> int | None:
-        """See `FeedOrder`."""
-        del place, offset
-        ts = row.commit_ts
-        if ts == 0:
-            raise undated(row.name, row.op)
-        return None if ts <= self.applied_of.get(row.name, self.applied) else ts
-
 
 class OffsetOrder(FeedOrder):
     """By place in the topic, without a watermark; a feed that was in resolved order keeps a resolved ts."""
@@ -87,21 +70,9 @@ class OffsetOrder(FeedOrder):
     has_watermark = parts_at_ddl = False
     by_place = True
 
-    def placed(self, row: RowChange, place: TopicPartition, offset: int) -> int | None:
+    def placed(self, name: TableName, place: TopicPartition, offsets: Ints, stamps: Ints) -> tuple[np.ndarray, Ints]:
         """See `FeedOrder`."""
-        name, ts = row.name, row.commit_ts
-        if ts and (ts if ts & LOGICAL else ts | LOGICAL) <= self.applied_of.get(name, self.applied):
-            return None
-        sent = self.passages.get(name, {}).get(place, ()) if self.passages else ()
-        placed = ts or _after_ddl(sent, offset)
-        covered = self.covered.get(name)
-        if covered is not None and covered.holds(place, offset, placed):
-            return None
-        return None if ts & LOGICAL and any(offset > at and ts <= upto for at, upto in sent) else placed
-
-    def of_block(self, name: TableName, place: TopicPartition, offsets: Ints, stamps: Ints) -> tuple[np.ndarray, Ints]:
-        """See `FeedOrder`."""
-        (again, _), placed = super().of_block(name, place, offsets, _at_most(stamps)), stamps
+        (again, _), placed = super().placed(name, place, offsets, _at_most(stamps)), stamps
         if sent := self.passages.get(name, {}).get(place, ()):
             if not stamps.all():
                 behind = [_after_ddl(sent, offset) for offset in offsets.tolist()]

@@ -14,6 +14,7 @@ from applier.changefeed.event import Op
 from applier.changefeed.table import Keyed, Keyless, TableShape
 from applier.changefeed.ts import LOGICAL
 from applier.order.bags import Image, changes, images
+from applier.order.latest import last_per_key
 from applier.order.reduce import data_of
 
 
@@ -34,7 +35,7 @@ def merge_keyed(
     Args:
         parts: Tables of `KEYED_SCHEMA` and data columns, at most one row per key in each.
         key: Names of the key columns.
-        by_place: As in `KeyedGroup`.
+        by_place: As in `last_per_key`.
         exact: A key that begins with an INSERT is not in the table. False for rows sent again, and for a table that was
             loaded while the feed ran.
 
@@ -60,7 +61,7 @@ def merge_bag(parts: Sequence[pa.Table], *, by_place: bool = False) -> KeylessBa
 
     Args:
         parts: Tables of `KEYLESS_SCHEMA` and data columns, each with rows of one topic; an update is two rows in turn.
-        by_place: As in `KeyedGroup`.
+        by_place: As in `last_per_key`.
     """
     rows = pa.concat_tables(parts, promote_options="permissive").combine_chunks()
     data = data_of(rows)
@@ -100,73 +101,6 @@ def _counted(
             runs[ts, within, change, present, image][number, partition, run] += 1
     for (*_, present, image), counts in runs.items():
         yield (present, image), max(counts.values())
-
-
-def last_per_key(rows: pa.Table, key: Sequence[str], *, by_place: bool = False) -> pa.Table:
-    """The last change of each key, with commit ts and kind of the first one.
-
-    Args:
-        rows: `KEYED_SCHEMA` and other columns, in any order.
-        key: Names of the key columns among them.
-        by_place: As in `KeyedGroup`.
-    """
-    codes, distinct = _codes(rows.select(key))
-    if distinct == len(rows):
-        return rows
-    several = np.flatnonzero(np.bincount(codes)[codes] > 1)
-    codes, rest = codes[several], rows.take(several) if len(several) < len(rows) else rows
-    place = [_numbers(rest, name) for name in ("\0index", "\0offset", "\0partition")]
-    stamps, present = _numbers(rest, "\0ts"), _numbers(rest, "\0present")
-    if by_place:
-        stamps = _comparable(codes, stamps)
-    # Raw updates of one transaction that exchange keys each delete the key that the other one writes.
-    written = present & ((stamps & LOGICAL) != 0) if by_place else present
-    last = _in_order(codes, stamps, [*place, written], last=True)
-    first = _in_order(codes, _numbers(rest, "\0first_ts"), [_numbers(rest, "\0first_op")], last=False)
-    chosen = several[last]
-    for name in ("\0first_ts", "\0first_op"):
-        values = _numbers(rows, name).copy()
-        values[chosen] = _numbers(rest, name)[first]
-        rows = rows.set_column(rows.schema.get_field_index(name), name, pa.array(values))
-    kept = np.ones(len(rows), bool)
-    kept[several] = False
-    kept[chosen] = True
-    return rows.filter(pa.array(kept))
-
-
-def _comparable(codes: np.ndarray, stamps: np.ndarray) -> np.ndarray:
-    """Commit ts to order each key's changes by; 0 for all changes of a key if one of them has no commit ts."""
-    if stamps.all():
-        return stamps
-    undated = np.zeros(int(codes.max()) + 1, bool)
-    undated[codes[stamps == 0]] = True
-    return np.where(undated[codes], 0, stamps)
-
-
-def _codes(key: pa.Table) -> tuple[np.ndarray, int]:
-    """A small number for each row, the same for equal keys; and how many keys there are."""
-    first, *others = (_encoded(column.combine_chunks()) for column in key.flatten().itercolumns())
-    for other in others:
-        # Two numbers of rows multiplied fit 64 bits; the product is made small again for the next column.
-        first = _encoded(pa.array(first[0] * other[1] + other[0]))
-    return first
-
-
-def _encoded(column: Any) -> tuple[np.ndarray, int]:
-    encoded = column.dictionary_encode(null_encoding="encode")
-    codes: np.ndarray = encoded.indices.to_numpy().astype(np.int64)
-    return codes, len(encoded.dictionary)
-
-
-def _in_order(codes: np.ndarray, stamps: np.ndarray, ties: Sequence[np.ndarray], *, last: bool) -> np.ndarray:
-    """The last or first row of each code, by commit ts; of equal ones the last of `ties` counts most."""
-    order = np.lexsort((stamps, codes))
-    same = codes[order][1:] == codes[order][:-1]
-    if np.any(same & (stamps[order][1:] == stamps[order][:-1])):
-        order = np.lexsort((*ties, stamps, codes))
-    ends = np.append(~same, True) if last else np.insert(~same, 0, True)
-    chosen: np.ndarray = order[ends]
-    return chosen
 
 
 def _numbers(rows: pa.Table, name: str) -> np.ndarray:

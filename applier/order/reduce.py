@@ -11,8 +11,8 @@ import pyarrow as pa
 
 from applier.changefeed.event import Image, Op, RowChange
 from applier.changefeed.table import Keyed, Keyless, TableVersion
-from applier.changefeed.ts import LOGICAL
 from applier.errors import DecodeError, IncompleteRow
+from applier.order.latest import last_per_key
 
 META = "\0"
 """How the names of the columns begin that say of a row where it is from: no name in TiDB has this character."""
@@ -28,7 +28,19 @@ KEYED_SCHEMA = pa.schema(
         ("\0index", pa.int32()),
     ]  # type: ignore[arg-type]  # the stubs know no list of fields of several types
 )
-"""Columns of a part of a table with a key, beside the table's own; they are the fields of `Survivor`."""
+"""Columns of a part of a table with a key, beside the table's own.
+
+Of the first event of a key commit ts and kind, which shows whether the key was there before; of the last one commit ts,
+whether it is an upsert, and place.
+"""
+
+_KEY, _IMAGE = "\0key", "\0image"
+
+_CODED = pa.schema([*KEYED_SCHEMA, (_KEY, pa.int64()), (_IMAGE, pa.int64())])
+"""The same, with a number for each key and one for the image."""
+
+_REDUCE_ROWS = 10_000
+"""Rows beyond twice the keys that are reduced together, so that memory grows with the keys and not the rows."""
 
 KEYLESS_SCHEMA = pa.schema(
     [
@@ -46,27 +58,6 @@ KEYLESS_SCHEMA = pa.schema(
 
 WireValues: TypeAlias = dict[str, list[Any]]
 """Values of some rows as they were sent, per column."""
-
-
-@dataclass(slots=True)
-class Survivor:
-    """The reduced changes of one key.
-
-    Attributes:
-        first_ts: Commit ts of its first event.
-        first_op: Kind of that event, which shows whether the key was there before.
-        ts: Commit ts of its last event.
-        present: The last event is an upsert; False for a delete.
-        position: Where the last event was read, to choose between events of one commit ts.
-        image: The new image after an upsert, an image with the key columns after a delete.
-    """
-
-    first_ts: int
-    first_op: Op
-    ts: int
-    present: bool
-    position: tuple[int, int, int]
-    image: Image
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,18 +80,17 @@ class KeylessEvent:
 
 @dataclass(slots=True)
 class KeyedGroup:
-    """Changes of one table version with a key, reduced as they come.
-
-    The order of events is commit ts, delete before upsert, partition, offset, place. Equal events are duplicates.
+    """Changes of one table version with a key; `last_per_key` reduces them.
 
     Attributes:
-        by_place: If events share a commit ts that is only a millisecond, or 0, the one read later counts. The same
-            holds if one of two events has no commit ts.
+        by_place: As in `last_per_key`.
     """
 
     version: TableVersion
     by_place: bool = False
-    survivors: dict[Any, Survivor] = field(default_factory=dict)
+    _changes: list[tuple[Any, ...]] = field(default_factory=list)
+    _images: list[Image] = field(default_factory=list)
+    _codes: dict[Any, int] = field(default_factory=dict)
     _key: Callable[[Image], Any] = field(init=False)
 
     def __post_init__(self) -> None:
@@ -133,29 +123,26 @@ class KeyedGroup:
             raise DecodeError(what, "is the protocol of the changefeed right?") from None
 
     def _put(self, key: Any, ts: int, position: tuple[int, int, int], image: Image, *, present: bool, op: Op) -> None:
-        survivor = self.survivors.get(key)
-        if survivor is None:
-            self.survivors[key] = Survivor(ts, op, ts, present, position, image)
-            return
-        later = ts > survivor.ts
-        if self.by_place and (ts == 0 or survivor.ts == 0):
-            # An Avro delete may carry no commit ts beside rows that do: its place alone says which it follows.
-            later = position >= survivor.position
-        elif ts == survivor.ts:
-            tie = present == survivor.present or (self.by_place and not ts & LOGICAL)
-            later = position >= survivor.position if tie else present
-        if later:
-            survivor.ts, survivor.present, survivor.position, survivor.image = ts, present, position, image
-        if ts < survivor.first_ts or (ts == survivor.first_ts and op < survivor.first_op):
-            survivor.first_ts, survivor.first_op = ts, op
+        code = self._codes.setdefault(key, len(self._codes))
+        self._changes.append((ts, op, ts, present, *position, code, len(self._images)))
+        self._images.append(image)
+        if len(self._changes) >= 2 * len(self._codes) + _REDUCE_ROWS:
+            self._reduce()
+
+    def _reduce(self) -> pa.Table:
+        """Keep the last change of each key alone."""
+        rows = last_per_key(_table(self._changes, _CODED), [_KEY], by_place=self.by_place)
+        self._images = [self._images[number] for number in rows[_IMAGE].to_numpy()]
+        rows = rows.set_column(len(_CODED) - 1, _CODED.field(_IMAGE), pa.array(range(len(rows)), pa.int64()))
+        self._changes = list(zip(*(column.to_pylist() for column in rows.columns), strict=True))
+        return rows
 
     def columns(self) -> tuple[pa.Table, WireValues]:
         """One row per key: the columns of `KEYED_SCHEMA`, and wire values; of a deleted row only those of the key."""
-        survivors = self.survivors.values()
-        meta = ((s.first_ts, s.first_op, s.ts, s.present, *s.position) for s in survivors)
-        key = self.version.key
-        images = [s.image if s.present else {name: s.image[name] for name in key} for s in survivors]
-        return _table(meta, KEYED_SCHEMA), _values(self.version, images)
+        rows, key = self._reduce().select(KEYED_SCHEMA.names), self.version.key
+        pairs = zip(rows["\0present"].to_pylist(), self._images, strict=True)
+        images = [image if present else {name: image[name] for name in key} for present, image in pairs]
+        return rows, _values(self.version, images)
 
 
 @dataclass(slots=True)
@@ -185,7 +172,7 @@ Group: TypeAlias = KeyedGroup | KeylessGroup
 
 
 def group(version: TableVersion, *, by_place: bool = False) -> Group:
-    """An empty group for a table version; see `KeyedGroup` for `by_place`."""
+    """An empty group for a table version; see `last_per_key` for `by_place`."""
     match version.shape:
         case Keyed():
             return KeyedGroup(version, by_place)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -12,7 +11,7 @@ import pyarrow as pa
 from applier.changefeed.event import Op
 from applier.changefeed.row_block import ColumnBlock, Ints
 from applier.changefeed.table import TableVersion
-from applier.order.merge import last_per_key
+from applier.order.latest import last_per_key
 from applier.order.reduce import KEYED_SCHEMA, data_of
 
 _REDUCE_ROWS = 100_000
@@ -25,7 +24,7 @@ class BlockGroup:
 
     Attributes:
         version: The version, with the types that count.
-        by_place: As in `KeyedGroup`.
+        by_place: As in `last_per_key`.
         taken: Rows that it was given.
     """
 
@@ -70,13 +69,3 @@ class BlockGroup:
         rows = pa.concat_tables(self._chunks, promote_options="permissive").combine_chunks()
         self._chunks = []  # The result is a copy; a task would else hold three.
         return last_per_key(rows, self.version.key, by_place=self.by_place)
-
-
-def segments(commit_ts: np.ndarray, cuts: Sequence[int]) -> Iterator[tuple[int, np.ndarray]]:
-    """Numbers of the segments that rows belong to, as `order.barrier.segment` counts, and of the rows in each."""
-    if not cuts:
-        yield 0, np.arange(len(commit_ts))
-        return
-    numbers = np.searchsorted(np.asarray(cuts), commit_ts, side="left")
-    for number in np.unique(numbers).tolist():
-        yield number, np.flatnonzero(numbers == number)

@@ -1,26 +1,31 @@
-"""Which rows a decode task takes: each rule stands in `row` for one row, and in the same order in `block` for many."""
+"""Which rows a decode task takes."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Sequence
 from typing import TYPE_CHECKING, cast
 
 import numpy as np
+import numpy.typing as npt
 
-from applier.changefeed.event import Op, RowChange
+from applier.changefeed.event import Op
 from applier.changefeed.fate import Fate
 from applier.changefeed.filter import TableFilter
 from applier.changefeed.message import TopicPartition
-from applier.changefeed.row_block import ColumnBlock, Ints
+from applier.changefeed.row_block import Ints
 from applier.changefeed.table import TableName
 from applier.errors import DecodeError
-from applier.order.barrier import segment
+from applier.order.barrier import segments
 from applier.order.feed_order import undated
-from applier.order.reduce_columns import segments
 from applier.pipeline.scan.task_result import BadMessage, TaskResult
 
 if TYPE_CHECKING:
     from applier.pipeline.scan.decode_task import DecodeTask
+
+
+_FATES = list(Fate)
+_DUE, _UNDATED = -1, -2
+"""Numbers of what becomes of a row: a place in `_FATES`, or one of these."""
 
 
 class Admission:
@@ -38,72 +43,66 @@ class Admission:
         self.admits = TableFilter(job.include).admits
         self._job = job
         self._found = found
-        self._placed = job.order.placed
 
-    def row(self, row: RowChange, place: TopicPartition, offset: int) -> int | None:
-        """The segment of its table that a row belongs to; None if it is not due.
+    def take(
+        self, name: TableName, ops: Sequence[Op], place: TopicPartition, where: Ints, stamps: Ints
+    ) -> Iterator[tuple[int, Ints]]:
+        """The segments of a table that rows belong to, and the numbers of the rows of each that are due.
 
-        Raises:
-            IncompleteRow: It has no commit ts, which orders the changes of this feed.
+        Args:
+            name: The table.
+            ops: The kind of each row.
+            place: The partition.
+            where: The offset of each row.
+            stamps: The commit ts of each row; 0 for none.
         """
-        fate = self._fate(row, place, offset)
-        if isinstance(fate, Fate):
-            self._pass(fate, row.name, place, offset)
-            return None
-        return segment(self._job.cuts, row.name, fate) if self._job.cuts else 0
+        fates, placed = self._fates(name, place, where, stamps)
+        for number in np.flatnonzero(fates == _UNDATED).tolist():
+            self.reject(place, int(where[number]), undated(name, ops[number]), [name])
+        for code in np.unique(fates[fates >= 0]).tolist():
+            chosen = fates == code
+            self._pass(_FATES[code], name, place, int(where[chosen].min()), int(chosen.sum()))
+        due = np.flatnonzero(fates == _DUE)
+        for number, rows in segments(placed[due], self._job.cuts.get(name, ())) if len(due) else ():
+            yield number, due[rows]
 
     def is_due(self, name: TableName, commit_ts: int, place: TopicPartition, offset: int) -> bool:
         """Whether a row is to be applied of which a message shows no more; the commit ts is 0 where it shows none."""
-        return not isinstance(self._fate_of(name, commit_ts, place, offset), Fate)
+        return self._fate_of(name, commit_ts, place, offset) is None
 
-    def _fate(self, row: RowChange, place: TopicPartition, offset: int) -> int | Fate:
-        """The commit ts that places a due row among the DDL of its table; else what becomes of the row."""
-        job, name = self._job, row.name
-        if row.commit_ts > job.upto:
-            return Fate.HELD
-        if not self.admits(name):
-            return Fate.LEFT_OUT
-        placed = self._placed(row, place, offset)
-        if placed is None:
-            return Fate.HAD
-        return Fate.DOUBTED if job.late and self._is_ended(name, row.commit_ts) else placed
-
-    def _fate_of(self, name: TableName, commit_ts: int, place: TopicPartition, offset: int) -> int | Fate:
+    def _fate_of(self, name: TableName, commit_ts: int, place: TopicPartition, offset: int) -> Fate | None:
+        """What becomes of such a row; None if it is due."""
         if commit_ts:
-            return self._fate(RowChange(name, 0, commit_ts, Op.UPSERT, None, None), place, offset)
+            codes, _ = self._fates(name, place, np.array([offset]), np.array([commit_ts]))
+            return None if codes[0] == _DUE else _FATES[codes[0]]
         if self.admits(name):
-            return 0
+            return None
         # It may be of the table that a DDL gives the name to.
         return Fate.HELD if name in self._job.moving else Fate.LEFT_OUT
+
+    def _fates(
+        self, name: TableName, place: TopicPartition, where: Ints, stamps: Ints
+    ) -> tuple[npt.NDArray[np.int8], Ints]:
+        """What becomes of each row, and the commit ts that places it among the DDL of its table."""
+        job, codes = self._job, np.full(len(stamps), _DUE, np.int8)
+        codes[stamps > job.upto] = _FATES.index(Fate.HELD)
+        if not self.admits(name):
+            codes[codes == _DUE] = _FATES.index(Fate.LEFT_OUT)
+            return codes, stamps
+        if not job.order.by_place:
+            codes[(codes == _DUE) & (stamps == 0)] = _UNDATED
+        again, placed = job.order.placed(name, place, where, stamps)
+        codes[(codes == _DUE) & again] = _FATES.index(Fate.HAD)
+        if name in job.late:
+            for number in np.flatnonzero((codes == _DUE) & (stamps <= job.late[name].points[-1])).tolist():
+                if self._is_ended(name, int(stamps[number])):
+                    codes[number] = _FATES.index(Fate.DOUBTED)
+        return codes, placed
 
     def _pass(self, fate: Fate, name: TableName | None, place: TopicPartition, offset: int, count: int = 1) -> None:
         self._found.fates[fate, name] += count
         if fate is Fate.HELD:
             self._found.hold(place, offset)
-
-    def block(self, block: ColumnBlock, place: TopicPartition, where: Ints) -> Iterator[tuple[int, ColumnBlock]]:
-        """The rows of a block that are due, by segment; `where` has their offsets."""
-        job, name, stamps = self._job, block.name, block.commit_ts
-        out = stamps > job.upto
-        if out.any():
-            self._pass(Fate.HELD, name, place, int(where[out].min()), int(out.sum()))
-        if not self.admits(name):
-            self._pass(Fate.LEFT_OUT, name, place, 0, int((~out).sum()))
-            return
-        if not (job.order.by_place or stamps.all()):
-            for offset in where[(stamps == 0) & ~out].tolist():
-                self.reject(place, offset, undated(name, block.op), [name])
-            out |= stamps == 0
-        again, placed = job.order.of_block(name, place, where, stamps)
-        again &= ~out  # What is not due, or cannot be placed, has its fate already.
-        self._pass(Fate.HAD, name, place, 0, int(again.sum()))
-        if name in job.late:
-            for number in np.flatnonzero(~out & ~again & (stamps <= job.late[name].points[-1])).tolist():
-                out[number] = self._is_ended(name, int(stamps[number]))
-                self._pass(Fate.DOUBTED, name, place, 0, int(out[number]))
-        due = np.flatnonzero(~out & ~again)
-        for number, rows in segments(placed[due], job.cuts.get(name, ())) if len(due) else ():
-            yield number, block if len(rows) == len(stamps) else block.part(due[rows])
 
     def _is_ended(self, name: TableName, commit_ts: int) -> bool:
         """Note a late row; whether its table has gone, or has another name now."""
@@ -128,7 +127,7 @@ class Admission:
             return False
         self._found.has_unplaced |= not error.commit_ts
         fates = {name: self._fate_of(name, error.commit_ts, place, offset) for name in error.tables or found}
-        due = sorted(name for name, fate in fates.items() if not isinstance(fate, Fate))
+        due = sorted(name for name, fate in fates.items() if fate is None)
         if due or not fates:
             located = error.at(*place, offset, self._job.protocol)
             self._found.bad.append(BadMessage(place, offset, located, tuple(due)))

@@ -230,6 +230,7 @@ class _TaskState:
             blocks, rest = self._decoder.bulk.read(keys, values)
             blocks, rest = _taken_apart(blocks, rest, self._versions)
         self._read_each(place, rest, offsets, keys, values, skip)
+        self.rows.take_rows(place)
         self.found.measures["entries"] += _beside(blocks)
         for block in blocks:
             self.rows.take_block(block, place, offsets)

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable
-from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar, cast
+from collections.abc import Callable, Hashable, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, TypeVar, cast
+
+import numpy as np
 
 from applier.changefeed.event import RowChange
 from applier.changefeed.fate import Fate
@@ -12,7 +14,7 @@ from applier.changefeed.row_block import ColumnBlock, Ints
 from applier.changefeed.table import TableName, TableVersion
 from applier.changefeed.ts import LOGICAL
 from applier.decode.decoder import WireForm
-from applier.errors import ValueRefused
+from applier.errors import DecodeError, ValueRefused
 from applier.order.reduce import Group, group
 from applier.order.reduce_columns import BlockGroup
 from applier.pipeline.scan.admission import Admission
@@ -25,6 +27,15 @@ if TYPE_CHECKING:
 
 _Group: TypeAlias = Group | BlockGroup
 _G = TypeVar("_G", bound=_Group)
+
+
+class _Sent(NamedTuple):
+    """A row, with its place, and of one without a key what `KeylessEvent` has."""
+
+    row: RowChange
+    position: tuple[int, int, int]
+    replay: bool
+    run: int
 
 
 class RowGroups:
@@ -46,42 +57,69 @@ class RowGroups:
         self._versions = versions
         self._admission = admission
         self._found = found
+        self._sent: dict[tuple[TableName, int], list[_Sent]] = {}
         self._rows: dict[tuple[TableName, int, int, str], Group] = {}
         self._runs: dict[tuple[TableName, TopicPartition], tuple[int, int]] = {}
         self._blocks: dict[tuple[TableName, int, int, str, Hashable], BlockGroup] = {}
 
     def take_row(self, row: RowChange, place: TopicPartition, offset: int, index: int) -> None:
-        """Take a row if it is due; `index` is its number among the events of its message."""
+        """Take a row, until `take_rows`; `index` is its number among the events of its message."""
         name, ts = row.name, row.commit_ts
         # Rows that are not due count, too: they part a run from the same one sent again.
         is_counted = name in self._versions.counted
         run = self._run(name, place, ts) if is_counted else 0
-        number = self._admission.row(row, place, offset)
-        if number is None:
-            return
-        where = name, row.version, number, place.topic
-        rows = self._rows.get(where) or self._begun(self._rows, where, group, ts, place)
-        if rows is None:
-            return
-        position = place.partition, offset, index
-        if self._job.try_all:
-            one = group(rows.version)
-            one.add(row, position)
-            self._typing(rows.version).table(*one.columns())
         # Only what this very pass read counts: rows above the watermark are read again, before the resolved ts that
         # their partition had sent by then. A millisecond may stand for any commit ts in it.
         highest = ts | LOGICAL if self._job.order.by_place and not ts & LOGICAL else ts
         replay = is_counted and highest <= self._found.resolved.get(place, 0)
-        rows.add(row, position, replay=replay, run=run)
-        self._found.fates[Fate.APPLIED, name] += 1
+        sent = _Sent(row, (place.partition, offset, index), replay, run)
+        self._sent.setdefault((name, row.version), []).append(sent)
+
+    def take_rows(self, place: TopicPartition) -> None:
+        """Take those of the rows of a partition that are due."""
+        taken, self._sent = self._sent, {}
+        for (name, version), rows in taken.items():
+            ops = [sent.row.op for sent in rows]
+            where = np.array([sent.position[1] for sent in rows], np.int64)
+            stamps = np.array([sent.row.commit_ts for sent in rows], np.int64)
+            for number, due in self._admission.take(name, ops, place, where, stamps):
+                group_of = name, version, number, place.topic
+                chosen = [rows[at] for at in due.tolist()]
+                found = self._rows.get(group_of)
+                if found is None:
+                    found = self._begun(self._rows, group_of, group, int(stamps[due].min()), place, len(chosen))
+                if found is not None:
+                    self._add(found, chosen, place)
+
+    def _add(self, rows: Group, chosen: Sequence[_Sent], place: TopicPartition) -> None:
+        bad = set[int]()
+        for row, position, replay, run in chosen:
+            offset = position[1]
+            try:
+                if offset in bad:
+                    self._found.fates[Fate.SET_ASIDE, row.name] += 1
+                    continue
+                if self._job.try_all:
+                    one = group(rows.version)
+                    one.add(row, position)
+                    self._typing(rows.version).table(*one.columns())
+                rows.add(row, position, replay=replay, run=run)
+            except DecodeError as error:
+                bad.add(offset)
+                error.concern(row.name, row.commit_ts)
+                self._admission.reject(place, offset, error)
+            else:
+                self._found.fates[Fate.APPLIED, row.name] += 1
 
     def take_block(self, block: ColumnBlock, place: TopicPartition, offsets: Ints) -> None:
         """Take the rows of a block that are due; `offsets` are those of the messages that its places count."""
-        for number, due in self._admission.block(block, place, offsets[block.places]):
-            where, count = (due.name, due.version, number, place.topic, due.form), len(due.places)
-            rows = self._blocks.get(where)
+        ops, where = [block.op] * len(block.places), offsets[block.places]
+        for number, chosen in self._admission.take(block.name, ops, place, where, block.commit_ts):
+            due = block if len(chosen) == len(block.places) else block.part(chosen)
+            group_of, count = (due.name, due.version, number, place.topic, due.form), len(due.places)
+            rows = self._blocks.get(group_of)
             if rows is None:
-                rows = self._begun(self._blocks, where, BlockGroup, int(due.commit_ts.min()), place, count)
+                rows = self._begun(self._blocks, group_of, BlockGroup, int(due.commit_ts.min()), place, count)
             if rows is not None:
                 rows.add(due, place.partition, offsets)
                 self._found.fates[Fate.APPLIED, due.name] += count

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import numpy as np
+
 from applier.changefeed.event import SchemaChange
 from applier.changefeed.message import Position
 from applier.changefeed.table import TableName
-from applier.order.barrier import Barrier, cut, in_order, segment
+from applier.order.barrier import Barrier, cut, in_order, segments
 
 A, B = TableName("d", "a"), TableName("d", "b")
 
@@ -53,6 +55,9 @@ def test_row_at_the_commit_ts_comes_before_the_ddl() -> None:
     """Rows at or below the commit ts of a DDL belong to the segment before it."""
     cuts = cut([(5, [A]), (9, [A, B])])
 
-    assert [segment(cuts, A, ts) for ts in (4, 5, 6, 9, 10)] == [0, 0, 1, 1, 2]
-    assert [segment(cuts, B, ts) for ts in (9, 10)] == [0, 1]
-    assert segment(cuts, TableName("d", "c"), 7) == 0
+    def parted(table: TableName, *stamps: int) -> dict[int, list[int]]:
+        return {number: rows.tolist() for number, rows in segments(np.array(stamps), cuts.get(table, ()))}
+
+    assert parted(A, 4, 10, 5, 6, 9) == {0: [0, 2], 1: [3, 4], 2: [1]}
+    assert parted(B, 9, 10) == {0: [0], 1: [1]}
+    assert parted(TableName("d", "c"), 7) == {0: [0]}

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from applier.changefeed.event import Op, RowChange
 from applier.changefeed.message import Position
 from applier.order.merge import merge_bag, merge_keyed
-from applier.order.reduce import KEYED_SCHEMA, KEYLESS_SCHEMA, KeyedGroup
+from applier.order.reduce import KEYLESS_SCHEMA, KeyedGroup
 from tests.builders import ACCOUNT, upsert, version
 
 TABLE = version(("id", "bigint"), ("v", "int"))
@@ -29,11 +29,9 @@ def columns_of(rows: Sequence[Sequence[Any]], schema: pa.Schema) -> pa.Table:
 
 def part(rows: KeyedGroup) -> pa.Table:
     """A reduced group as the row pass hands it back."""
-    survivors = list(rows.survivors.values())
-    meta = [[s.first_ts, s.first_op, s.ts, s.present, *s.position] for s in survivors]
-    table = columns_of(meta, KEYED_SCHEMA)
+    table, values = rows.columns()
     for name in ("id", "v"):
-        table = table.append_column(name, pa.array([s.image.get(name) for s in survivors], pa.int64()))
+        table = table.append_column(name, pa.array(values.get(name, [None] * len(table)), pa.int64()))
     return table
 
 
@@ -42,7 +40,7 @@ def batch_of(changes: list[tuple[int, RowChange]], tasks: int) -> tuple[dict[Any
     groups = [KeyedGroup(TABLE) for _ in range(tasks)]
     for offset, (partition, change) in enumerate(changes):
         groups[partition % tasks].add(change, Position(partition, offset, 0))
-    batch = merge_keyed([part(rows) for rows in groups if rows.survivors], ("id",))
+    batch = merge_keyed([rows for rows in map(part, groups) if len(rows)], ("id",))
     upserts = {row["id"]: row["v"] for row in batch.upserts.to_pylist()}
     fresh = {row["id"] for row, new in zip(batch.upserts.to_pylist(), batch.fresh.to_pylist(), strict=False) if new}
     return upserts, fresh, {row["id"] for row in batch.deletes.to_pylist()}
@@ -103,7 +101,7 @@ def test_keys_that_may_be_new_are_counted(history: list[tuple[int, RowChange]], 
     for _, change in sorted(blind, key=lambda item: item[1].commit_ts):
         first.setdefault((change.after or change.before or {})["id"], change)
 
-    batch = merge_keyed([part(rows) for rows in groups if rows.survivors], ("id",))
+    batch = merge_keyed([rows for rows in map(part, groups) if len(rows)], ("id",))
 
     assert batch.may_be_new == sum(change.op is Op.UPSERT for change in first.values())
     assert not any(batch.fresh.to_pylist())

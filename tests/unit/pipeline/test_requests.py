@@ -29,7 +29,7 @@ PLACE = FeedPosition(ORDERS, 7, (), {}, 1)
 
 def requests(completeness: dict[TableName, Completeness], include: tuple[str, ...] = ("*.*",)) -> Requests:
     """The requests to a changefeed of these tables, whose feed never shows a CREATE TABLE."""
-    config = SimpleNamespace(tables=SimpleNamespace(include=include), path="applier.toml")
+    config = SimpleNamespace(filter=TableFilter(include), path="applier.toml")
     state = SimpleNamespace(
         completeness=completeness,
         control=None,

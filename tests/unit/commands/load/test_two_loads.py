@@ -11,7 +11,7 @@ import pytest
 
 from applier.changefeed.checkpoint import Checkpoint, Holder, RequestOutcome, Tracked
 from applier.changefeed.completeness import Completeness, Reason, Why
-from applier.changefeed.filter import exactly
+from applier.changefeed.filter import TableFilter, exactly
 from applier.changefeed.position import FeedPosition
 from applier.changefeed.table import Column, ColumnType, TableName, TableVersion
 from applier.commands.load import command
@@ -44,7 +44,7 @@ def test_a_load_that_cannot_go_on_leaves_what_another_one_has_handed_over(
     """A table that is caught up would be parked by hand, which no start ends; one that nothing loads says why."""
     known = {ITEMS: before, NOTES: Completeness(Reason(Why.LOADING))}
     state = SimpleNamespace(completeness=known, checkpoint=SimpleNamespace(moving=None), tables={ITEMS: 1})
-    config = SimpleNamespace(tables=SimpleNamespace(include=("*.*",)))
+    config = SimpleNamespace(filter=TableFilter(("*.*",)))
     asked: list[TableRequest] = []
 
     def waited(_: object, request: TableRequest, *__: object, **___: object) -> str:
@@ -86,7 +86,7 @@ def test_only_the_holder_lets_a_table_forget_its_last_load(monkeypatch: pytest.M
     monkeypatch.setattr("applier.pipeline.requests.unset_properties", calls.unset)
     known = Completeness(Reason(Why.LOADING), since=7)
     state = SimpleNamespace(completeness={ITEMS: known}, checkpoint=SimpleNamespace(moving=None), tables={ITEMS: 1})
-    config = SimpleNamespace(tables=SimpleNamespace(include=("*.*",)))
+    config = SimpleNamespace(filter=TableFilter(("*.*",)))
     main = cast("Pipeline", SimpleNamespace(state=state, config=config, targets=targets))
 
     Requests(main)._done(TableRequest("one", "load", exactly([ITEMS]), "", "me"))
@@ -147,7 +147,7 @@ def test_what_an_earlier_load_left_counts_until_readers_have_it(
     monkeypatch.setattr("applier.pipeline.requests.parking.park", lambda *_: None)
     completeness = {} if known is None else {ITEMS: known}
     state = SimpleNamespace(completeness=completeness, checkpoint=SimpleNamespace(moving=None), tables={ITEMS: 1})
-    config = SimpleNamespace(tables=SimpleNamespace(include=("*.*",)))
+    config = SimpleNamespace(filter=TableFilter(("*.*",)))
     main = cast("Pipeline", SimpleNamespace(state=state, config=config, targets=targets))
 
     Requests(main)._done(TableRequest("one", "load", exactly([ITEMS]), "", "me"))

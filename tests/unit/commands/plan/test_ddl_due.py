@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, cast
 import pytest
 
 from applier.changefeed.event import SchemaChange
+from applier.changefeed.filter import TableFilter
 from applier.changefeed.message import Position
 from applier.changefeed.table import TableName
 from applier.changefeed.types import TypeRules
@@ -28,7 +29,7 @@ SKIPPED = "ALTER TABLE account FROBNICATE TWICE"
 def told(sql: str, *parked: TableName) -> tuple[str, str]:
     """Decision and reason on a statement, where the account table is known."""
     state = SimpleNamespace(parked=frozenset(parked), ddl=DdlProgress(to_skip={(20, SKIPPED)}))
-    config = SimpleNamespace(ddl={"truncate-table": "stop"}, tables=SimpleNamespace(include=["shop.*"]))
+    config = SimpleNamespace(ddl={"truncate-table": "stop"}, filter=TableFilter(["shop.*"]))
     targets = SimpleNamespace(maker=SimpleNamespace(rules=TypeRules()))
     pipeline = cast("Pipeline", SimpleNamespace(config=config, state=state, targets=targets))
     tables = Tables([version(("id", "bigint"), ("a", "varchar"), number=10)])

@@ -27,7 +27,7 @@ from applier.decode.protocols import build
 from applier.errors import IncompleteRow
 from applier.order import feed_order
 from applier.order.feed_order import ORDERS
-from applier.order.merge import last_per_key
+from applier.order.latest import last_per_key
 from applier.pipeline.scan import decode_task
 from applier.pipeline.scan.decode_task import DecodeTask
 from applier.pipeline.scan.known import Known
