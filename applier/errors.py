@@ -99,6 +99,11 @@ class TransientError(ApplierError):
     system = ""
 
 
+def worst(errors: Sequence[ApplierError]) -> ApplierError:
+    """Of several errors the one that counts: what cannot pass comes first."""
+    return min(errors, key=lambda error: (isinstance(error, TransientError), str(error)))
+
+
 class Unreachable(TransientError):
     """No address of a system resolves or accepts a connection: wrong ones, or the system is down."""
 

@@ -20,7 +20,7 @@ import pyarrow as pa
 from applier.changefeed.packing import packed
 from applier.changefeed.table import Keyed, Keyless, TableName
 from applier.consume.source import KeptRows, PieceId
-from applier.errors import ApplierError, OutsideRefused, TableMismatch, TransientError
+from applier.errors import ApplierError, OutsideRefused, TableMismatch, TransientError, worst
 from applier.order.bags import IMAGE, together
 from applier.order.pieces import Pieces, Share, marked, shares, within
 from applier.pipeline.batches.batch import Batch, Fit, Merging
@@ -284,7 +284,7 @@ def _sum(outcomes: Sequence[Outcome]) -> Outcome:
     """What became of a batch; what cannot pass counts most, then an error that may."""
     errors = [each for each in outcomes if isinstance(each, ApplierError)]
     if errors:
-        return min(errors, key=lambda error: (isinstance(error, TransientError), str(error)))
+        return worst(errors)
     found = [each for each in outcomes if isinstance(each, StagedBatch)]
     return StagedBatch.sum(found) if found else None
 

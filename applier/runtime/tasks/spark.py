@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, TypeVar, cast
 from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 
-from applier.errors import ApplierError, TransientError
+from applier.errors import ApplierError, TransientError, worst
 from applier.runtime.permanent_errors import SPARK, Cause, chain_of, refusal, told
 from applier.runtime.tasks.process import settle
 from applier.runtime.tasks.task_error import PYTHON, defect, is_of_code
@@ -55,7 +55,7 @@ def each(session: SparkSession, action: str, work: Callable[[_Part], _Result], p
         # PySpark takes the end of the stream for that of the results, also where the JVM could not send them all.
         raise TransientError(f"Spark cannot {action}: it gave no answer for a part of the work.")
     if errors := [outcome for outcome in outcomes if isinstance(outcome, ApplierError)]:
-        raise min(errors, key=lambda error: (isinstance(error, TransientError), str(error)))
+        raise worst(errors)
     return cast("list[_Result]", outcomes)
 
 
