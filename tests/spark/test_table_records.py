@@ -509,3 +509,28 @@ def test_a_control_table_that_was_set_back_ends_the_start_until_it_is_dropped(
 
     assert not is_true(world, "a")
     assert not is_true(world, "b")
+
+
+def test_a_table_whose_topic_is_gone_is_listed_once_checkpoints_are_lost(make: Make, lake: Catalog) -> None:
+    """The feed no longer shows it; it says itself what it is, and what it lacks."""
+    world = make(**LETTERS)
+    world.create("a")
+    world.put("a", 1)
+    world.topic = "other"
+    world.create("b")
+    world.put("b", 1)
+    world.send_row("b", TOO_LARGE)
+    for topic in ("shop", "other"):
+        world.topic = topic
+        world.resolve()
+    world.run()
+    kept = [place for place, topic in enumerate(world._topics) if topic == "shop"]
+    world.messages, world._topics = [world.messages[place] for place in kept], ["shop" for _ in kept]
+    lose(lake, world, "checkpoints")
+    world.topic = "shop"
+
+    world.run()
+    world.resolve()
+    world.run()
+
+    assert (world.table("a").state, world.table("b").state) == ("in step", "incomplete")
