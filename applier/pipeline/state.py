@@ -92,6 +92,7 @@ class State:
         config_path: Path of the configuration file, for commands in messages.
         found: Tables of the changefeed that the catalog shows where the checkpoints are lost.
         identity: What a table that is not parked is in the catalog, as `Tracked.identity`; "" where that is not known.
+        entered: How far the checkpoint would say that partitions are read which it lacks, as the step is their first.
         unsaid: What tables say of themselves that the checkpoint does not list, or whose names are not settled.
         keeps_cut: False for a job that brings tables back in copies: they need not be one cut, as no reader sees them.
     """
@@ -112,6 +113,7 @@ class State:
     lives: Lives | None = None
     config_path: str = "applier.toml"
     identity: Callable[[TableName], str] = lambda name: ""
+    entered: Mapping[TopicPartition, Reading] = field(default_factory=dict)
     unsaid: dict[TableName, Unsaid] = field(default_factory=dict)
     found: Sequence[TableName] = ()
     keeps_cut: bool = True

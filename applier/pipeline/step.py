@@ -188,6 +188,8 @@ class Pipeline:
         moved = has_news and not (found.is_only_time and time.monotonic() - self._moved_at < self.watermark_seconds)
         if moved:
             with self.changing_memory():
+                known = self.state.checkpoint.partitions
+                self.state.entered = {at: Reading(span.start) for at, span in found.bounds.items() if at not in known}
                 tables = self._applier.apply(scan, self._reader.described(scan), stopwatch)
                 with stopwatch.stage("checkpoint"):
                     self._checkpoint(found, tables, stopwatch)

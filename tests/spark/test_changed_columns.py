@@ -149,3 +149,30 @@ def test_columns_that_upstream_drops_and_adds_again_are_no_damage(
     assert not left
     assert (world.table("a").state, world.in_cut(), world.status().exit_code) == ("in step", {"a", "b"}, 0)
     assert [row["v"] for row in values(world, "a")][:2] == ["new", "new"]
+
+
+def test_columns_that_a_user_gives_a_table_for_a_skipped_ddl_are_its_own_once_it_is_adopted(make: Make) -> None:
+    """The way out of `status` is walked; afterwards a change of them counts, and one of a column of others does not."""
+    world = begun(make, "b")
+    world.ddl("CREATE TABLE a (id BIGINT PRIMARY KEY, v VARCHAR(20))")
+    world.send_row("a", {"id": "1", "v": "2023-01-02"}, {"v": "varchar(20)"})
+    ts = world.ddl("ALTER TABLE a MODIFY COLUMN v DATE")
+    world.resolve()
+    world.start()
+    world.obey(f"applier ddl skip {ts} -c {world.path} --why TEXT")
+    world.start()
+    alter(world, "DROP COLUMN v", "ADD COLUMN v DATE", "ADD COLUMN note STRING")
+    world.spark.sql(f"UPDATE lake.{world.name}__shop.a SET v = DATE'2023-01-02'")
+    world.heal(world.table("a").way_out)
+    assert (world.table("a").state, world.in_cut()) == ("in step", {"a", "b"})
+
+    alter(world, "DROP COLUMN note")
+    world.send_row("a", {"id": "2", "v": "2023-01-05"}, {"v": "date"})
+    world.resolve()
+    world.start()
+    assert (world.table("a").state, world.status().exit_code) == ("in step", 0)
+    assert [str(row["v"]) for row in values(world, "a")] == ["2023-01-02", "2023-01-05"]
+
+    alter(world, "DROP COLUMN v", "ADD COLUMN v DATE")
+    world.start()
+    assert (world.table("a").state, world.in_cut()) == ("parked", {"b"})

@@ -11,7 +11,7 @@ from applier.changefeed.checkpoint import Checkpoint, Holder
 from applier.changefeed.message import TopicPartition
 from applier.changefeed.position import Reading
 from applier.changefeed.table import Column, ColumnType, TableName, TableVersion
-from applier.errors import CheckpointConflict, TableMismatch
+from applier.errors import CheckpointConflict, TableMismatch, TerminalError
 from applier.sink.control import append_table
 from applier.sink.control.control import Control, DeadLetter, SchemaDecision
 from applier.sink.control.tables import CHECKPOINTS, DEAD_LETTERS, TABLE_VERSIONS
@@ -22,6 +22,7 @@ pytestmark = pytest.mark.spark
 
 NOW = 1_795_250_000_000
 ONE = Holder("one", "host-a", pid=1)
+LETTER = DeadLetter("shop", 0, 41, None, None, b"\xff\x00", "cannot be read", 3)
 ORDERS = TableName("shop", "orders")
 TWO = Holder("two", "host-b", pid=2)
 
@@ -123,10 +124,10 @@ def test_a_holder_that_beats_meanwhile_is_asked_for_again(control: Open, monkeyp
     beats = [following(take(holder, ONE), 5)]
     append = Control._append
 
-    def late(state: Control, checkpoint: Checkpoint, last: Checkpoint | None) -> None:
+    def late(state: Control, checkpoint: Checkpoint, last: Checkpoint | None) -> Checkpoint:
         while state is other and beats:
             holder.append_checkpoint(replace(beats.pop(), written_at=NOW + 90_000))
-        append(state, checkpoint, last)
+        return append(state, checkpoint, last)
 
     monkeypatch.setattr(Control, "_append", late)
     with pytest.raises(CheckpointConflict, match="The changefeed is held by process 1 on host-a"):
@@ -221,12 +222,37 @@ def test_decisions_and_letters_are_read_back(control: Open) -> None:
     earlier = replace(refused, commit_ts=4 << 18)
     state.record_schema_changes([refused])
     state.record_schema_changes([applied, earlier])
-    letter = DeadLetter("shop", 0, 41, None, None, b"\xff\x00", "cannot be read", 3)
-    state.bury([letter, replace(letter, offset=7)])
-    state.bury([letter])
+    state.bury([LETTER, replace(LETTER, offset=7)])
+    state.bury([LETTER])
     assert control().decisions() == [earlier, refused, applied]
     assert control().decisions(since=5 << 18) == [refused, applied]
-    assert control().letters() == [replace(letter, offset=7), letter]
+    assert control().letters() == [replace(LETTER, offset=7), LETTER]
+
+
+def test_a_successor_that_opened_early_sees_what_the_holder_wrote_meanwhile(control: Open) -> None:
+    """Tables that it knows from before the holder's last rows have not been set back."""
+    state = control()
+    last = take(state, ONE)
+    state.bury([LETTER])
+    rival = control()
+    state.bury([replace(LETTER, offset=42)])
+    state.append_checkpoint(following(last, 5))
+    assert take(rival, TWO, NOW + 120_000).control_rows == {"schema_changes": 0, "dead_letters": 2}
+
+
+def test_a_table_that_is_set_back_under_its_holder_takes_no_more_rows(control: Open) -> None:
+    """As many rows as it lacks would hide that from every later start."""
+    state = control()
+    last = take(state, ONE)
+    for offset in (41, 42):
+        state.bury([replace(LETTER, offset=offset)])
+    state.append_checkpoint(following(last, 5))
+    *_, first = control().tables[DEAD_LETTERS].table.history()
+    control().tables[DEAD_LETTERS].table.handle.manageSnapshots().setCurrentSnapshot(first.id).commit()
+
+    with pytest.raises(TerminalError, match="dead_letters was set back: it has 1 rows, and it had 2"):
+        state.bury([replace(LETTER, offset=43)])
+    assert [letter.offset for letter in control().letters()] == [41]
 
 
 def test_a_foreign_table_is_not_written(lake: Catalog, control: Open) -> None:

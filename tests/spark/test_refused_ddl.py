@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from applier.commands.follower import Follower
 from tests.spark.world import Make, World
 from tests.unit.decode.dump import dumpling
 
@@ -86,6 +87,25 @@ def test_the_printed_command_lets_the_statement_pass(policy: str, make: Make) ->
     assert world.table("z").state == "in step"
     world.obey(f"applier adopt -c {world.path} --tables shop.a --why TEXT")
     assert world.table("a").state == "in step"
+
+
+def test_a_table_that_the_first_step_of_all_parks_in_offset_order_comes_back(make: Make) -> None:
+    """Its place has the offsets at which that step began, as no checkpoint had any: a job would never come to it."""
+    world: World = make(order="offset")
+    for table in ("a", "z"):
+        world.create(table)
+        world.put(table, 1)
+    ts = world.ddl("ALTER TABLE a ADD COLUMN v VARCHAR(9)")
+    world.put("a", 2)
+    world.run()
+    assert (world.table("a").state, world.keys("a")) == ("parked", {1})
+    world.obey(f"applier ddl skip {ts} -c {world.path} --why TEXT")
+
+    with world.applier() as pipeline:
+        follower = Follower(pipeline)
+        turns = [follower.turn() for _ in range(5)]
+    assert not turns[-1].resuming
+    assert (world.table("a").state, world.keys("a"), world.keys("z")) == ("incomplete", {1, 2}, {1})
 
 
 RELOADED = {

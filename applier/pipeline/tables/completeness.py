@@ -24,8 +24,10 @@ from applier.pipeline.tables import parking, table_records
 from applier.pipeline.tables.changefeed import ADOPTED
 from applier.pipeline.tables.target_tables import TargetTables
 from applier.runtime.logs import logger
+from applier.sink.commit.foreign_commits import vouched_columns
 from applier.sink.control.control import SchemaDecision
 from applier.sink.control.rows import IgnoredFor
+from applier.sink.write.table_writer import TableWriter
 
 _SHOWN = 5
 
@@ -205,7 +207,18 @@ def adopt(state: State, targets: TargetTables, name: TableName, why: str) -> Non
         load = wording.of_this_table(BY_HAND, name, state.config_path).rstrip(".")
         hint = f"{load}; that makes it live, also where the upstream table is empty."
         raise TableMismatch(unwritten if writer else f"Table {it} is not in the catalog.", hint)
+    _take_columns(state, targets, name, writer)
     _show(state, targets, name, Completeness(Reason(Why.ADOPTED, why)))
+
+
+def _take_columns(state: State, targets: TargetTables, name: TableName, writer: TableWriter) -> None:
+    """Let a table that a user brought to its upstream have the columns that it has now: else it counts as damaged."""
+    version, known = state.tables.get(name), writer.known
+    if version is not None and known is not None:
+        entries = {**known.extra, **vouched_columns(writer.table, {column.name for column in version.columns})}
+        if entries != known.extra:
+            writer.stamp(targets.feed.stamp(known.resolved_ts, entries, writer))
+            targets.forget(name)
 
 
 def _show(state: State, targets: TargetTables, name: TableName, known: Completeness) -> None:

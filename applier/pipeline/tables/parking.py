@@ -55,13 +55,15 @@ def _position(state: State, targets: TargetTables, name: TableName) -> FeedPosit
     if version is None:
         return None
     ts, ddl = state.ddl.altered.get(name, (0, ()))
-    if ts <= last.resolved_ts or not targets.feed.order.has_watermark:
+    is_timed = targets.feed.order.has_watermark
+    if ts <= last.resolved_ts or not is_timed:
         ts, ddl = last.resolved_ts, (*last.ddl, *ddl)
     return FeedPosition(
         name,
         ts,
         ddl,
-        last.partitions,
+        # Without an offset of its own, a partition would be read from wherever it begins by then.
+        last.partitions if is_timed else {**state.entered, **last.partitions},
         version.version,
         state.tables.partitioning(name),
         last.passed.get(name, {}),

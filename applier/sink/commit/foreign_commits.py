@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Container, Iterable
 from typing import TYPE_CHECKING, NamedTuple
 
 from applier.errors import BY_HAND, TableMismatch
@@ -143,6 +143,12 @@ def own_columns(table: Table, pending: Table | None = None) -> dict[str, str]:
         return {} if text else {COLUMNS: OwnColumns.of(table.schema).to_text()}
     own = OwnColumns.read(text) if text else OwnColumns.of(table.schema)
     return {COLUMNS: own.behind(table.schema, pending.schema).to_text()}
+
+
+def vouched_columns(table: Table, names: Container[str]) -> dict[str, str]:
+    """The property of a table that a user vouches for: columns of these names are applier's, whoever made them."""
+    others = [field.id for field in table.schema.fields if field.name not in names]
+    return {COLUMNS: OwnColumns.of(table.schema, others).to_text()}
 
 
 def _refusal(table: Table, was: str, shows: str) -> TableMismatch:

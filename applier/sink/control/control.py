@@ -49,6 +49,9 @@ from applier.sink.iceberg.catalog import Catalog
 from applier.sink.iceberg.table import Table
 from applier.wording import WAY_FROM_SET_BACK
 
+_GROWING = (SCHEMA_CHANGES, DEAD_LETTERS)
+"""Tables of which no row ever goes, and whose rows nothing else has."""
+
 __all__ = ["Control", "DeadLetter", "SchemaDecision", "unix_ms"]
 
 
@@ -128,15 +131,16 @@ class Control:
             grant = may_take(last, me, clock, lease_seconds, start_of, take_over=take_over)
             taken = _taken(last, replace(me, since=clock), lost_epoch, is_over=grant.is_over)
             attempts -= 1
+            for kind in _GROWING:
+                # The holder before may have written since they were opened here, up to the checkpoint that was read.
+                self.tables[kind].refresh()
             try:
-                self._append(taken, last)
+                return self._append(taken, last), grant.because
             except CheckpointConflict:
                 # The holder may have shown just now that it is alive: then it is for `may_take` to say what follows.
                 found = self.last_checkpoint()
                 if last is None or found is None or found.epoch != last.epoch or not attempts:
                     raise
-            else:
-                return taken, grant.because
 
     def fence(self, upto: int) -> None:
         """Make the other control tables refuse what processes of epochs up to this one may still send.
@@ -222,7 +226,7 @@ class Control:
             raise CheckpointConflict("Durable state was written without holding the changefeed.")
         return self._last.epoch
 
-    def _append(self, checkpoint: Checkpoint, last: Checkpoint | None) -> None:
+    def _append(self, checkpoint: Checkpoint, last: Checkpoint | None) -> Checkpoint:
         checkpoint = replace(checkpoint, control_rows=self._control_rows(last))
         # An append whose answer was lost may be there already; the same step written again takes its place.
         places = (_place(last), _place(checkpoint))
@@ -236,6 +240,7 @@ class Control:
         stamp = Stamp(self.changefeed, checkpoint.epoch, checkpoint.resolved_ts, extra)
         self.tables[CHECKPOINTS].append(checkpoint_row(checkpoint), stamp, check)
         self._last = checkpoint
+        return checkpoint
 
     def _control_rows(self, last: Checkpoint | None) -> dict[str, int]:
         """Rows of the tables that only grow.
@@ -243,14 +248,15 @@ class Control:
         Raises:
             TerminalError: One was set back: what it lacks would be taken for never decided, or made up for.
         """
-        found = {kind.name: self.tables[kind] for kind in (SCHEMA_CHANGES, DEAD_LETTERS)}
-        sizes = {name: table.size for name, table in found.items()}
-        for name, table in found.items():
-            before = 0 if last is None or table.is_lost else last.control_rows.get(name, 0)
-            if sizes[name] < before:
-                what = f"Control table {table.table} was set back: it has {sizes[name]} rows, and it had {before}."
-                raise TerminalError(what, WAY_FROM_SET_BACK)
-        return sizes
+        return {kind.name: self._grown(kind, last) for kind in _GROWING}
+
+    def _grown(self, kind: ControlTable, last: Checkpoint | None) -> int:
+        table = self.tables[kind]
+        size, before = table.size, 0 if last is None or table.is_lost else last.control_rows.get(kind.name, 0)
+        if size < before:
+            what = f"Control table {table.table} was set back: it has {size} rows, and it had {before}."
+            raise TerminalError(what, WAY_FROM_SET_BACK)
+        return size
 
     def _overtaken(self, last: Checkpoint | None) -> CheckpointConflict:
         found = newest_checkpoint(self.tables[CHECKPOINTS].newest().to_pylist())
@@ -270,10 +276,18 @@ class Control:
         return CheckpointConflict(what, "Keep one applier per changefeed; this one stops.")
 
     def write(self, kind: ControlTable, rows: pa.Table) -> None:
-        """Append to one of the control tables."""
+        """Append to one of the control tables.
+
+        Raises:
+            TerminalError: It was set back: behind these rows, its size would hide that.
+        """
         if rows.num_rows > 0:
             self.confirm()
-            self.tables[kind].append(rows, Stamp(self.changefeed, self._epoch, 0))
+
+            def check(_: Table) -> None:
+                self._grown(kind, self._last)
+
+            self.tables[kind].append(rows, Stamp(self.changefeed, self._epoch, 0), check)
             self.written[kind] += 1
 
 

@@ -271,7 +271,7 @@ def _identity_doubts(found: ColumnMapping) -> Iterator[Refusal]:
     if found.unexplained_added and found.unexplained_dropped:
         gone, new = ", ".join(found.unexplained_dropped), ", ".join(found.unexplained_added)
         what = f"Columns {gone} are gone and {new} are new, and no statement shows whether they were renamed."
-        yield Refusal(what, "Rename the columns of the Iceberg table by hand and start again, or load the table anew.")
+        yield Refusal(what)
 
 
 def _refused(actions: Sequence[Action]) -> Refusal | None:
