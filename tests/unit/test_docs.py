@@ -288,8 +288,9 @@ def test_the_layers_are_those_of_the_import_contract() -> None:
         "contracts"
     ]
     layers = next(contract["layers"] for contract in contracts if contract["type"] == "layers")
-    page = (_ROOT / "docs/architecture.md").read_text(encoding="utf-8").partition("| layer |")[2].partition("\n\n")[0]
-    rows = [re.findall(r"\[`(\w+)`\]", line.split("|")[1]) for line in page.splitlines()[2:]]
+    page = (_ROOT / "docs/dev/architecture.md").read_text(encoding="utf-8")
+    table = page.partition("| layer |")[2].partition("\n\n")[0]
+    rows = [re.findall(r"\[`(\w+)`\]", line.split("|")[1]) for line in table.splitlines()[2:]]
 
     assert rows == [layer.split(" | ") for layer in layers]
 
