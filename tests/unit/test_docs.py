@@ -76,7 +76,7 @@ def test_links_lead_to_what_they_name(document: Path) -> None:
             assert f"def {text[1:-1]}(" in path.read_text(encoding="utf-8"), f"{target} has no {text}"
 
 
-@pytest.mark.parametrize("document", [path for path in _DOCUMENTS if path.name != "CHANGELOG.md"], ids=_name)
+@pytest.mark.parametrize("document", _DOCUMENTS, ids=_name)
 def test_code_that_is_named_exists(document: Path) -> None:
     """A file that a page names by its folder is there, and so is a private name where it says a name is."""
     for text in re.findall(r"`([^`\n]+)`", document.read_text(encoding="utf-8")):
@@ -106,7 +106,7 @@ def _prose(document: Path) -> str:
 
 @pytest.mark.parametrize(
     "document",
-    [path for path in _DOCUMENTS if "decisions" not in path.parts and path.name != "CHANGELOG.md"],
+    [path for path in _DOCUMENTS if "decisions" not in path.parts],
     ids=_name,
 )
 def test_prose_is_plain(document: Path) -> None:
@@ -296,6 +296,16 @@ def test_the_layers_are_those_of_the_import_contract() -> None:
     assert rows == [layer.split(" | ") for layer in layers]
 
 
+def test_the_version_is_that_of_the_project() -> None:
+    """The newest release of the changelog, and the image that pages name, have the version of pyproject.toml."""
+    version = tomllib.loads((_ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]["version"]
+    changes = (_ROOT / "CHANGELOG.md").read_text(encoding="utf-8")
+    tags = {tag for path in _DOCUMENTS for tag in re.findall(r"applier:(\d[\w.]*)", path.read_text(encoding="utf-8"))}
+
+    assert re.findall(r"^## \[(.+?)\]", changes, re.MULTILINE)[:2] == ["Unreleased", version]
+    assert tags == {version}
+
+
 def test_verbs_exist() -> None:
     """Each `make` verb that a document names is one of the Makefile."""
     verbs = set(re.findall(r"^([a-z-]+):", (_ROOT / "Makefile").read_text(encoding="utf-8"), re.MULTILINE))
@@ -358,7 +368,7 @@ def _messages() -> Iterator[str]:
 
 def _commands() -> list[str]:
     """Commands that messages and pages show, between back quotes or, on a page, on a line of their own."""
-    pages = [path.read_text(encoding="utf-8") for path in _DOCUMENTS if path.name != "CHANGELOG.md"]
+    pages = [path.read_text(encoding="utf-8") for path in _DOCUMENTS]
     found = [text for whole in (*_messages(), *pages) for text in re.findall(r"`(applier [^`\n]*)", whole)]
     found += [text for page in pages for text in re.findall(r"^ *(?:\.venv/bin/)?(applier .*)$", page, re.MULTILINE)]
     return sorted({text for text in found if _COMMAND.fullmatch(text)})
