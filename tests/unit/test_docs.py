@@ -306,6 +306,17 @@ def test_the_version_is_that_of_the_project() -> None:
     assert tags == {version}
 
 
+def test_every_page_is_on_a_journey() -> None:
+    """A page that the journeys do not name is found by chance alone."""
+    folder = _ROOT / "docs"
+    named = {
+        target.partition("#")[0] for _, target in _LINK.findall((folder / "README.md").read_text(encoding="utf-8"))
+    }
+    pages = {str(page.relative_to(folder)) for page in (*folder.glob("*.md"), *folder.glob("dev/*.md"))}
+
+    assert pages - named == {"README.md"}
+
+
 def test_verbs_exist() -> None:
     """Each `make` verb that a document names is one of the Makefile."""
     verbs = set(re.findall(r"^([a-z-]+):", (_ROOT / "Makefile").read_text(encoding="utf-8"), re.MULTILINE))
