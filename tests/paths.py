@@ -1,4 +1,4 @@
-"""The lists of calls of the pages `docs/path-of-*.md`, as data."""
+"""The lists of calls of the pages `docs/dev/path-of-*.md`, as data."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
-_DOCS = Path(__file__).parents[1] / "docs"
+_DOCS = Path(__file__).parents[1] / "docs/dev"
 _LINE = re.compile(r"( *)(\* )?([\w/]+\.py): (\w+)(?: +(\d+))?")
 _TOTAL = re.compile(r"The list has (\d+) files(?:, (\d+) of its own,)? and (\d+) forms")
 

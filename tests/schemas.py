@@ -67,7 +67,7 @@ def generated(root: Path = ROOT) -> dict[Path, bytes]:
     documents = {
         "docs/protocols.md": {"capabilities": capability_table(), "losses": losses()},
         "docs/types.md": {"types": type_table()},
-        "docs/output.md": {"metrics": metric_table()},
+        "docs/watching.md": {"metrics": metric_table()},
         "docs/reading.md": {"readers": _table(("name", "version", "format 3", "format 2"), readers.matrix())},
         "README.md": {"readers": _table(("engine, tried in version", "format 3", "format 2"), readers.summary())},
     }

@@ -82,7 +82,7 @@ class HttpSection(Section):
 
 
 class WebhookSection(Section):
-    """Alerts, sent as JSON to an address; see [alerts](webhook.md)."""
+    """Alerts, sent as JSON to an address; see [alerts](watching.md#alerts)."""
 
     model_config = ConfigDict(hide_input_in_errors=True)
 
@@ -107,7 +107,7 @@ class WebhookSection(Section):
 
 
 class TracesSection(Section):
-    """Traces of the steps, sent to an OpenTelemetry collector; see [traces](output.md#traces)."""
+    """Traces of the steps, sent to an OpenTelemetry collector; see [traces](watching.md#traces)."""
 
     model_config = ConfigDict(hide_input_in_errors=True)
 

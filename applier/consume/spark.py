@@ -350,7 +350,7 @@ def read_refusal(error: Exception, options: Mapping[str, str] = MappingProxyType
     if _is_result_too_large(error):
         return OutsideRefused("Rows do not fit into spark.driver.maxResultSize.", "raise it, and spark.driver.memory.")
     if "OffsetOutOfRange" in text or "data may have been lost" in text.lower() or "KAFKA_DATA_LOSS" in text:
-        return SourceLost(f"Kafka no longer has the offsets to read: {told(chain)}", "see docs/what-if.md.")
+        return SourceLost(f"Kafka no longer has the offsets to read: {told(chain)}", "see docs/runbook.md.")
     if lasting := refusal("Messages cannot be read", chain, (*KAFKA, *SPARK)):
         return lasting
     return TransientError(f"Reading from Kafka failed: {told(chain)}", _AGAIN)

@@ -28,7 +28,7 @@ _SENTENCE, _STATEMENT = 500, 2000
 _REASONS = 10
 
 Alert: TypeAlias = Mapping[str, Any]
-"""An alert as it is sent; `docs/webhook.md` explains the keys, and none is ever left out."""
+"""An alert as it is sent; `docs/watching.md` explains the keys, and none is ever left out."""
 
 
 @dataclass(slots=True)

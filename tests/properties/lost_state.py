@@ -269,7 +269,7 @@ class LostState:
         if self._random.random() < 0.8:
             self._stop()
         kind = self._random.choice([*CONTROL_TABLES, CONTROL_TABLES[0]])
-        # What is older in these two is not noticed, as docs/what-if.md says.
+        # What is older in these two is not noticed, as docs/runbook.md says.
         how = self._random.choice(["dropped", "dropped", *([] if kind in (SCHEMA_CHANGES, DEAD_LETTERS) else LOSSES)])
         self.story.append(f"{kind.name} {how}{'' if self._follower is None else ' while it runs'}")
         LOSSES[how](self._lab.catalog, (namespace(self._lab.name), kind.name), self._random)

@@ -6,6 +6,7 @@ import os
 import shlex
 import sys
 from collections.abc import Iterator
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -78,7 +79,7 @@ def test_the_versions_are_one_line(monkeypatch: pytest.MonkeyPatch, capsys: pyte
 
     python = ".".join(map(str, sys.version_info[:3]))
     assert code == 0
-    assert shown.startswith(f"applier 0.1.0 (Python {python}, Spark 4.")
+    assert shown.startswith(f"applier {version('applier')} (Python {python}, Spark 4.")
     assert ", Iceberg 1." in shown
 
 

@@ -76,7 +76,7 @@ def test_links_lead_to_what_they_name(document: Path) -> None:
             assert f"def {text[1:-1]}(" in path.read_text(encoding="utf-8"), f"{target} has no {text}"
 
 
-@pytest.mark.parametrize("document", [path for path in _DOCUMENTS if path.name != "CHANGELOG.md"], ids=_name)
+@pytest.mark.parametrize("document", _DOCUMENTS, ids=_name)
 def test_code_that_is_named_exists(document: Path) -> None:
     """A file that a page names by its folder is there, and so is a private name where it says a name is."""
     for text in re.findall(r"`([^`\n]+)`", document.read_text(encoding="utf-8")):
@@ -106,7 +106,7 @@ def _prose(document: Path) -> str:
 
 @pytest.mark.parametrize(
     "document",
-    [path for path in _DOCUMENTS if "decisions" not in path.parts and path.name != "CHANGELOG.md"],
+    [path for path in _DOCUMENTS if "decisions" not in path.parts],
     ids=_name,
 )
 def test_prose_is_plain(document: Path) -> None:
@@ -122,13 +122,14 @@ def test_prose_is_plain(document: Path) -> None:
 
 
 def test_every_failure_has_its_test() -> None:
-    """Each row of the matrix of failures, and each claim of the README, links to a test."""
-    matrix = (_ROOT / "docs/guarantees.md").read_text(encoding="utf-8").partition("## Failures")[2]
-    claims = (_ROOT / "README.md").read_text(encoding="utf-8").partition("| claim |")[2].partition("\n\n")[0]
-    rows = [line for line in f"{matrix}\n{claims}".splitlines() if line.startswith("| ") and "---" not in line]
+    """Each row of the tables of failures, and each claim of the README, links to a test."""
+    tables = (_ROOT / "docs/runbook.md").read_text(encoding="utf-8").split("| failure | what happens | test |")[1:]
+    tables.append((_ROOT / "README.md").read_text(encoding="utf-8").partition("| claim |")[2])
+    text = "\n".join(table.partition("\n\n")[0] for table in tables)
+    rows = [line for line in text.splitlines() if line.startswith("| ") and "---" not in line]
 
-    assert len(rows) > 40
-    assert [row for row in rows if not re.search(r"\]\([^)]*tests/\S+\.py\)", row) and "| test |" not in row] == []
+    assert len(rows) > 100
+    assert [row for row in rows if not re.search(r"\]\([^)]*tests/\S+\.py\)", row)] == []
 
 
 def test_the_readme_is_short() -> None:
@@ -288,10 +289,32 @@ def test_the_layers_are_those_of_the_import_contract() -> None:
         "contracts"
     ]
     layers = next(contract["layers"] for contract in contracts if contract["type"] == "layers")
-    page = (_ROOT / "docs/architecture.md").read_text(encoding="utf-8").partition("| layer |")[2].partition("\n\n")[0]
-    rows = [re.findall(r"\[`(\w+)`\]", line.split("|")[1]) for line in page.splitlines()[2:]]
+    page = (_ROOT / "docs/dev/architecture.md").read_text(encoding="utf-8")
+    table = page.partition("| layer |")[2].partition("\n\n")[0]
+    rows = [re.findall(r"\[`(\w+)`\]", line.split("|")[1]) for line in table.splitlines()[2:]]
 
     assert rows == [layer.split(" | ") for layer in layers]
+
+
+def test_the_version_is_that_of_the_project() -> None:
+    """The newest release of the changelog, and the image that pages name, have the version of pyproject.toml."""
+    version = tomllib.loads((_ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]["version"]
+    changes = (_ROOT / "CHANGELOG.md").read_text(encoding="utf-8")
+    tags = {tag for path in _DOCUMENTS for tag in re.findall(r"applier:(\d[\w.]*)", path.read_text(encoding="utf-8"))}
+
+    assert re.findall(r"^## \[(.+?)\]", changes, re.MULTILINE)[:2] == ["Unreleased", version]
+    assert tags == {version}
+
+
+def test_every_page_is_on_a_journey() -> None:
+    """A page that the journeys do not name is found by chance alone."""
+    folder = _ROOT / "docs"
+    named = {
+        target.partition("#")[0] for _, target in _LINK.findall((folder / "README.md").read_text(encoding="utf-8"))
+    }
+    pages = {str(page.relative_to(folder)) for page in (*folder.glob("*.md"), *folder.glob("dev/*.md"))}
+
+    assert pages - named == {"README.md"}
 
 
 def test_verbs_exist() -> None:
@@ -356,7 +379,7 @@ def _messages() -> Iterator[str]:
 
 def _commands() -> list[str]:
     """Commands that messages and pages show, between back quotes or, on a page, on a line of their own."""
-    pages = [path.read_text(encoding="utf-8") for path in _DOCUMENTS if path.name != "CHANGELOG.md"]
+    pages = [path.read_text(encoding="utf-8") for path in _DOCUMENTS]
     found = [text for whole in (*_messages(), *pages) for text in re.findall(r"`(applier [^`\n]*)", whole)]
     found += [text for page in pages for text in re.findall(r"^ *(?:\.venv/bin/)?(applier .*)$", page, re.MULTILINE)]
     return sorted({text for text in found if _COMMAND.fullmatch(text)})

@@ -1,4 +1,4 @@
-"""The lists of calls in `docs/path-of-*.md`, compared with the source that they name."""
+"""The lists of calls in `docs/dev/path-of-*.md`, compared with the source that they name."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ def test_the_other_lists_have_one_beginning(name: str, first: str) -> None:
     assert [call.function for call in calls(name) if call.caller is None] == [first]
 
 
-@pytest.mark.parametrize("name", [*_PAGES, "architecture", "ddl"])
+@pytest.mark.parametrize("name", [*(f"dev/{page}" for page in _PAGES), "dev/architecture", "ddl"])
 def test_every_module_in_backticks_exists(name: str) -> None:
     """A page names files by the paths that they have, below applier or the repository."""
     root = _APPLIER.parent

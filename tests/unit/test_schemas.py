@@ -31,7 +31,7 @@ def test_a_stale_file_is_named(monkeypatch: pytest.MonkeyPatch, capsys: pytest.C
 def test_a_document_without_a_place_is_an_error(tmp_path: Path) -> None:
     """A marker that somebody removed does not leave the part out in silence."""
     (tmp_path / "docs").mkdir()
-    for name in ("docs/protocols.md", "docs/types.md", "docs/output.md"):
+    for name in ("docs/protocols.md", "docs/types.md", "docs/watching.md"):
         (tmp_path / name).write_text("nothing\n", encoding="utf-8")
 
     with pytest.raises(LookupError, match="no place for its generated part 'capabilities'"):

@@ -1,7 +1,7 @@
 """A second opinion on DDL: where sqlglot can read a recorded statement, it says the same as our own grammar.
 
-Our grammar must understand a statement whole (`docs/decisions/0003-ddl-grammar-of-our-own.md`); sqlglot knows less of
-TiDB, but nobody here wrote it. What it keeps as a plain command, or cannot read at all, is counted and passed.
+Our grammar must understand a statement whole (`docs/dev/decisions/0003-ddl-grammar-of-our-own.md`); sqlglot knows less
+of TiDB, but nobody here wrote it. What it keeps as a plain command, or cannot read at all, is counted and passed.
 """
 
 from __future__ import annotations

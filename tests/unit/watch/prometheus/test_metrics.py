@@ -443,7 +443,7 @@ def test_the_exposition_follows_the_conventions(shop: Shop) -> None:
 
 
 def test_every_metric_is_explained() -> None:
-    """The page on output has each by its name."""
-    page = (Path(__file__).parents[4] / "docs/output.md").read_text(encoding="utf-8")
+    """The page on watching has each by its name."""
+    page = (Path(__file__).parents[4] / "docs/watching.md").read_text(encoding="utf-8")
 
     assert [metric.full_name for metric in METRICS if f"| `{metric.full_name}` |" not in page] == []
