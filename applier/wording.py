@@ -132,7 +132,7 @@ def _way_out(names: Sequence[TableName], known: Completeness, config: str) -> st
         case Why.TABLE:
             return f"restore {them} and start `applier run -c {config}` again; or {anew}"
         case Why.DDL | Why.ROW:
-            return f"{_mend(known.reason, config)}, then {resume}; or {by_hand}"
+            return f"{_mended(known, resume, config)}; or {by_hand}"
         case _ if known.why in _BY_EXPORT:
             return by_hand
         case _ if known.is_parked:
@@ -140,10 +140,13 @@ def _way_out(names: Sequence[TableName], known: Completeness, config: str) -> st
     return anew
 
 
-def _mend(reason: Reason, config: str) -> str:
-    skip = f"applier ddl skip {reason.ddl} -c {config} --why TEXT"
-    passed = f"run `{skip}`, which passes the DDL without its effect, or " if reason.ddl else ""
-    return f"{passed}mend what the reason names"
+def _mended(known: Completeness, resume: str, config: str) -> str:
+    ddl = known.reason.ddl
+    skip = f"run `applier ddl skip {ddl} -c {config} --why TEXT`, which passes the DDL without its effect, or "
+    mend = f"{skip if ddl else ''}mend what the reason names"
+    # A partner may be all that is in its way.
+    again = f"{resume}; if it is parked again, {mend}, and resume again"
+    return again if known.partners else f"{mend}, then {resume}"
 
 
 def _them(names: Sequence[TableName]) -> str:

@@ -11,6 +11,7 @@ import pytest
 from applier.changefeed.message import TopicPartition
 from applier.commands.follower import Follower
 from tests.lab import Lab
+from tests.spark.test_ways_out import commands, obey
 from tests.spark.world import Make
 from tests.ticdc import TOPIC, Changefeed, Habits, Record
 from tests.upstream import Change, Column, Database, Name
@@ -155,5 +156,6 @@ def test_an_insert_of_a_row_that_is_there_parks_its_table_and_the_printed_way_ou
         found.because or ""
     )
     world.settings["changefeed"] = {"filtered": True}
-    world.heal(found.way_out)
+    obey(world, commands(found.way_out)["load"])
+    world.start()
     assert (world.table("a").state, world.keys("a")) == ("in step", {1, 2})
