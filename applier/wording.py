@@ -141,9 +141,9 @@ def _way_out(names: Sequence[TableName], known: Completeness, config: str) -> st
 
 
 def _mended(known: Completeness, resume: str, config: str) -> str:
-    commit_ts = known.reason.ddl
-    skip = f"run `applier ddl skip {commit_ts} -c {config} --why TEXT`, which passes the DDL without its effect, or "
-    mend = f"{skip if commit_ts else ''}mend what the reason names"
+    skip = f"applier ddl skip {known.reason.ddl} -c {config} --why TEXT"
+    passed = f"run `{skip}`, which passes the DDL without its effect, or " if known.reason.ddl else ""
+    mend = f"{passed}mend what the reason names"
     # A partner may be all that is in its way.
     again = f"{resume}; if it is parked again, {mend}, and resume again"
     return again if known.partners else f"{mend}, then {resume}"
