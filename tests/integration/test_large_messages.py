@@ -47,8 +47,9 @@ def letters(found: Replay) -> list[tuple[str, str]]:
     return [(dead_letters.place_of(letter), letter.error) for letter in dead_letters.found(settings.parse(found.raw))]
 
 
+@pytest.mark.soak
 @pytest.mark.timeout(600)
-@pytest.mark.parametrize("engine", ["auto", pytest.param("spark", marks=pytest.mark.soak)])
+@pytest.mark.parametrize("engine", ["auto", "spark"])
 def test_a_message_that_does_not_fit_into_memory_is_named_by_its_place(
     engine: str, kafka: Broker, tmp_path: Path
 ) -> None:

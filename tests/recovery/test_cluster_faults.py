@@ -85,6 +85,7 @@ def test_what_runs_tasks_is_killed(
 
 
 @pytest.mark.timeout(600)
+@pytest.mark.soak
 @pytest.mark.parametrize("places", every(DRIVERS, len(DRIVERS)))
 def test_the_driver_is_killed(places: tuple[str, ...], cluster: SparkCluster, tasks: HeldTasks, tmp_path: Path) -> None:
     """Each start takes the changefeed at once, and does again what was not committed."""

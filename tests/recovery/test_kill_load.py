@@ -94,6 +94,7 @@ def test_killed_while_living_tables_are_loaded_again(
     assert before == after
 
 
+@pytest.mark.soak
 @pytest.mark.timeout(900)
 def test_loaded_beside_a_run(tmp_path: Path) -> None:
     """A run that goes on takes the tables over; a second load meanwhile does no harm."""

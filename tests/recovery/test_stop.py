@@ -135,6 +135,7 @@ def test_a_start_of_spark_is_left_at_once(number: signal.Signals, tmp_path: Path
     assert [event["event"] for event in ended.events] == ["starting Spark", "catalog is new"]
 
 
+@pytest.mark.soak
 @pytest.mark.parametrize("number", INT_FIRST)
 def test_a_wait_for_the_catalog_is_left_at_once(number: signal.Signals, tmp_path: Path) -> None:
     """A signal while the database of the catalog is locked ends the run with exit 0."""
@@ -147,6 +148,7 @@ def test_a_wait_for_the_catalog_is_left_at_once(number: signal.Signals, tmp_path
         stopped(applier, number)
 
 
+@pytest.mark.soak
 @pytest.mark.parametrize("number", TERM_FIRST)
 def test_a_backfill_finishes_its_step_first(number: signal.Signals, tmp_path: Path) -> None:
     """A signal in a step ends a backfill after it with exit 0, and the same command goes on to the end."""
