@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Protocol, TypeAlias, TypeVar
 
 import numpy as np
@@ -11,6 +11,7 @@ import pyarrow as pa
 
 from applier.changefeed.message import Messages, PartitionMessages, TopicPartition
 from applier.changefeed.window import OffsetRange, Window
+from applier.consume.window_size import Limits
 
 R = TypeVar("R")
 
@@ -30,16 +31,8 @@ class KeepingJob(Protocol[R]):
     """A job whose rows may stay in the task that found them."""
 
     @property
-    def at_once(self) -> int:
-        """Messages that one task should read at the most."""
-
-    @property
-    def here(self) -> int:
-        """Messages of a window that this process may read where tasks have no memory for them."""
-
-    @property
-    def whole(self) -> Collection[str]:
-        """Topics each of whose partitions one task must read from its first message to its last."""
+    def limits(self) -> Limits:
+        """What each task may take of a window."""
 
     def __call__(self, parts: Iterable[PartitionMessages], /) -> R:
         """See `Job`."""

@@ -272,10 +272,11 @@ class KafkaSource(KafkaTopics):
                 return self._map_here(window, job)
             self.kept = self._rows
             try:
-                every = readings(window, job.at_once, self._rows.slots, job.whole)
+                limits = job.limits
+                every = readings(window, limits.at_once, self._rows.slots, limits.whole)
                 if not every:
                     return []
-                blocks = topic_blocks(self._spark, every, self._own, job.at_once)
+                blocks = topic_blocks(self._spark, every, self._own, limits.at_once)
                 return self._rows.run(of_blocks(blocks, in_blocks, job))
             except (Py4JJavaError, PySparkException) as error:
                 if _is_result_too_large(error):
@@ -287,7 +288,7 @@ class KafkaSource(KafkaTopics):
             shown = [str(place) for place in sorted(window.ranges)]
             logger().warning("tasks cannot decode a window", reason=reason, partitions=shown, messages=window.messages)
             self.kept = None
-            if window.messages > job.here:
+            if window.messages > job.limits.here:
                 # What is a share of it for each of many tasks is more than this process holds.
                 raise WindowTooLargeError(0, 0)
             self._heavy = window

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple
 
+from applier.changefeed.table import TableName
 from applier.changefeed.window import Window
 from applier.consume.tasks.plan import TASK_BYTES, TASK_MESSAGES
 
@@ -35,18 +36,25 @@ class WindowTooLargeError(Exception):
         return f"{self.messages} messages have {self.size} bytes"
 
 
-class Limits(NamedTuple):
-    """What each process that decodes may take of a window.
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """What each process that decodes may take of a window, and how it cuts its rows.
 
     Attributes:
         most_bytes: Bytes of messages at which it ends: the window is too large.
         at_once: Messages that a task of several should read at the most.
-        here: Messages of a window that this process takes where tasks cannot.
+        here: Messages of a window that this process takes where tasks have no memory for them.
+        whole: Topics each of whose partitions one task must read from its first message to its last.
+        splits: Where ranges of the keys of large tables begin: rows of one are staged together.
+        piece_rows: As of `pieces.cut`; 0 for the usual number.
     """
 
     most_bytes: int = NO_LIMIT
     at_once: int = TASK_MESSAGES
     here: int = NO_LIMIT
+    whole: frozenset[str] = frozenset()
+    splits: Mapping[TableName, Sequence[int]] = field(default_factory=dict)
+    piece_rows: int = 0
 
 
 @dataclass(slots=True)

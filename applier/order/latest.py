@@ -27,14 +27,7 @@ def last_per_key(rows: pa.Table, key: Sequence[str], *, by_place: bool = False) 
         return rows
     several = np.flatnonzero(np.bincount(codes)[codes] > 1)
     codes, rest = codes[several], rows.take(several) if len(several) < len(rows) else rows
-    place = [_numbers(rest, name) for name in ("\0index", "\0offset", "\0partition")]
-    stamps, present = _numbers(rest, "\0ts"), _numbers(rest, "\0present")
-    if by_place:
-        stamps = _comparable(codes, stamps)
-    # Raw updates of one transaction that exchange keys each delete the key that the other one writes.
-    written = present & ((stamps & LOGICAL) != 0) if by_place else present
-    last = _in_order(codes, stamps, [*place, written], last=True)
-    first = _in_order(codes, _numbers(rest, "\0first_ts"), [_numbers(rest, "\0first_op")], last=False)
+    last, first = ends(codes, *(_numbers(rest, name) for name in _ORDER), by_place=by_place)
     chosen = several[last]
     for name in ("\0first_ts", "\0first_op"):
         values = _numbers(rows, name).copy()
@@ -44,6 +37,37 @@ def last_per_key(rows: pa.Table, key: Sequence[str], *, by_place: bool = False) 
     kept[several] = False
     kept[chosen] = True
     return rows.filter(pa.array(kept))
+
+
+_ORDER = ("\0first_ts", "\0first_op", "\0ts", "\0present", "\0partition", "\0offset", "\0index")
+
+
+def ends(
+    codes: np.ndarray,
+    first_ts: np.ndarray,
+    first_op: np.ndarray,
+    stamps: np.ndarray,
+    present: np.ndarray,
+    *place: np.ndarray,
+    by_place: bool,
+) -> tuple[np.ndarray, np.ndarray]:
+    """Places of the last and of the first change of each key, by their codes; the arguments are those of each change.
+
+    Args:
+        codes: A number for each key.
+        first_ts: As the column of `KEYED_SCHEMA`, as all that follow.
+        first_op: Kind of the first change.
+        stamps: Commit ts of the last one.
+        present: Whether that is an upsert.
+        place: Partition, offset and index.
+        by_place: As in `last_per_key`.
+    """
+    if by_place:
+        stamps = _comparable(codes, stamps)
+    # Raw updates of one transaction that exchange keys each delete the key that the other one writes.
+    written = present & ((stamps & LOGICAL) != 0) if by_place else present
+    last = _in_order(codes, stamps, [*reversed(place), written], last=True)
+    return last, _in_order(codes, first_ts, [first_op], last=False)
 
 
 def _comparable(codes: np.ndarray, stamps: np.ndarray) -> np.ndarray:

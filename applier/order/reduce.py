@@ -7,12 +7,13 @@ from dataclasses import dataclass, field
 from operator import itemgetter
 from typing import Any, TypeAlias
 
+import numpy as np
 import pyarrow as pa
 
 from applier.changefeed.event import Image, Op, RowChange
 from applier.changefeed.table import Keyed, Keyless, TableVersion
 from applier.errors import DecodeError, IncompleteRow
-from applier.order.latest import last_per_key
+from applier.order.latest import ends
 
 META = "\0"
 """How the names of the columns begin that say of a row where it is from: no name in TiDB has this character."""
@@ -33,11 +34,6 @@ KEYED_SCHEMA = pa.schema(
 Of the first event of a key commit ts and kind, which shows whether the key was there before; of the last one commit ts,
 whether it is an upsert, and place.
 """
-
-_KEY, _IMAGE = "\0key", "\0image"
-
-_CODED = pa.schema([*KEYED_SCHEMA, (_KEY, pa.int64()), (_IMAGE, pa.int64())])
-"""The same, with a number for each key and one for the image."""
 
 _REDUCE_ROWS = 10_000
 """Rows beyond twice the keys that are reduced together, so that memory grows with the keys and not the rows."""
@@ -80,7 +76,7 @@ class KeylessEvent:
 
 @dataclass(slots=True)
 class KeyedGroup:
-    """Changes of one table version with a key; `last_per_key` reduces them.
+    """Changes of one table version with a key; `latest.ends` says which count.
 
     Attributes:
         by_place: As in `last_per_key`.
@@ -88,7 +84,7 @@ class KeyedGroup:
 
     version: TableVersion
     by_place: bool = False
-    _changes: list[tuple[Any, ...]] = field(default_factory=list)
+    _changes: list[tuple[tuple[Any, ...], int]] = field(default_factory=list)
     _images: list[Image] = field(default_factory=list)
     _codes: dict[Any, int] = field(default_factory=dict)
     _key: Callable[[Image], Any] = field(init=False)
@@ -124,25 +120,29 @@ class KeyedGroup:
 
     def _put(self, key: Any, ts: int, position: tuple[int, int, int], image: Image, *, present: bool, op: Op) -> None:
         code = self._codes.setdefault(key, len(self._codes))
-        self._changes.append((ts, op, ts, present, *position, code, len(self._images)))
+        self._changes.append(((ts, op, ts, present, *position), code))
         self._images.append(image)
         if len(self._changes) >= 2 * len(self._codes) + _REDUCE_ROWS:
             self._reduce()
 
-    def _reduce(self) -> pa.Table:
+    def _reduce(self) -> None:
         """Keep the last change of each key alone."""
-        rows = last_per_key(_table(self._changes, _CODED), [_KEY], by_place=self.by_place)
-        self._images = [self._images[number] for number in rows[_IMAGE].to_numpy()]
-        rows = rows.set_column(len(_CODED) - 1, _CODED.field(_IMAGE), pa.array(range(len(rows)), pa.int64()))
-        self._changes = list(zip(*(column.to_pylist() for column in rows.columns), strict=True))
-        return rows
+        changes, images = self._changes, self._images
+        if len(changes) == len(self._codes):
+            return
+        codes = np.array([code for *_, code in changes])
+        columns = [np.array(column) for column in zip(*(change for change, _ in changes), strict=True)]
+        last, first = (found.tolist() for found in ends(codes, *columns, by_place=self.by_place))
+        pairs = zip(last, first, strict=True)
+        self._changes = [((*changes[begin][0][:2], *changes[end][0][2:]), changes[end][1]) for end, begin in pairs]
+        self._images = [images[end] for end in last]
 
     def columns(self) -> tuple[pa.Table, WireValues]:
         """One row per key: the columns of `KEYED_SCHEMA`, and wire values; of a deleted row only those of the key."""
-        rows, key = self._reduce().select(KEYED_SCHEMA.names), self.version.key
-        pairs = zip(rows["\0present"].to_pylist(), self._images, strict=True)
-        images = [image if present else {name: image[name] for name in key} for present, image in pairs]
-        return rows, _values(self.version, images)
+        self._reduce()
+        key, pairs = self.version.key, zip(self._changes, self._images, strict=True)
+        images = [image if change[3] else {name: image[name] for name in key} for (change, _), image in pairs]
+        return _table((change for change, _ in self._changes), KEYED_SCHEMA), _values(self.version, images)
 
 
 @dataclass(slots=True)

@@ -284,7 +284,7 @@ def _before(ddl: Ddl, scan: WindowScan, due: Mapping[tuple[TableName, int], obje
     return [
         (name, number)
         for name in ddl.parts()
-        for below in [at for at, ts in enumerate(scan.job.cuts.get(name, ())) if ts == ddl.commit_ts]
+        for below in [at for at, ts in enumerate(scan.job.marks.cuts.get(name, ())) if ts == ddl.commit_ts]
         for number in segments_below(due, name, below)
     ]
 

@@ -265,7 +265,7 @@ class StepReader:
             return []
         made = [ddl.barrier.change.after for ddl in scan.ddl]
         known = self.state.tables.beside(self.state.supplied)
-        below = {name: cuts[0] - 1 for name, cuts in scan.job.cuts.items()}
+        below = {name: cuts[0] - 1 for name, cuts in scan.job.marks.cuts.items()}
         found = [version for key, version in scan.versions.items() if key in scan.new_versions and version not in made]
         return [
             version

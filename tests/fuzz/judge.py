@@ -29,6 +29,7 @@ from applier.decode.options import DecoderOptions
 from applier.decode.values.convert import to_array
 from applier.errors import DecodeError, SchemaChangeRefused, ValueRefused
 from applier.order.reduce import META
+from applier.pipeline.scan.ddl_marks import DdlMarks
 from applier.pipeline.scan.decode_task import DecodeTask, _TaskState
 from applier.pipeline.scan.task_result import TaskResult
 from applier.pipeline.scan.task_versions import TaskVersions
@@ -335,7 +336,7 @@ def row_pass(feed: Feed) -> DecodeTask:
         include=("*.*",),
         versions=tuple(feed.versions),
         upto=(1 << 63) - 1,
-        typed={name: [version] for name, version in feed.typed.items()},
+        marks=DdlMarks(typed={name: [version] for name, version in feed.typed.items()}),
     )
 
 

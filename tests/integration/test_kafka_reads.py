@@ -26,6 +26,7 @@ from applier.consume.kafka import client as kafka_client
 from applier.consume.kafka.spark import in_blocks, topic_blocks
 from applier.consume.spark import KafkaSource
 from applier.consume.tasks import plan
+from applier.consume.window_size import Limits
 from applier.errors import SourceLost, TransientError
 from applier.pipeline.scan.tails import TAIL_MESSAGES
 from tests.integration.test_kafka_changes import until
@@ -142,9 +143,7 @@ def test_an_executor_decompresses_few_large_messages_at_once(
 class _Seen:
     """Which offsets a task was given, in their order."""
 
-    at_once: int
-    whole: frozenset[str]
-    here: int = 0
+    limits: Limits
 
     def __call__(self, parts: Iterable[PartitionMessages]) -> list[tuple[str, int]]:
         return [
@@ -166,7 +165,7 @@ def test_tasks_read_thin_partitions_together_and_parts_of_thick_ones(
     window = Window({TopicPartition(*place): OffsetRange(*span) for place, span in spans.items()})
     tasks = _source(spark, kafka, "reads-b", "reads-a", engine="spark")
     try:
-        found = tasks.map(window, _Seen(100, frozenset({"reads-b"})))
+        found = tasks.map(window, _Seen(Limits(at_once=100, here=0, whole=frozenset({"reads-b"}))))
     finally:
         tasks.close()
 
@@ -309,7 +308,7 @@ def test_a_broker_that_sends_nothing_is_named(
     with pytest.raises(
         TransientError, match=r"no message came for a minute, though the topic has more\..* Hint: .*again"
     ):
-        reader.map(window, _Seen(1_000, frozenset()))
+        reader.map(window, _Seen(Limits(at_once=1_000, here=0, whole=frozenset())))
     reader.close()
 
 
@@ -323,5 +322,5 @@ def test_offsets_that_kafka_never_had_are_named(
     reader = _source(spark, kafka, "reads-a", engine=engine)
 
     with pytest.raises(SourceLost, match="Kafka no longer has the offsets to read"):
-        reader.map(window, _Seen(1_000, frozenset()))
+        reader.map(window, _Seen(Limits(at_once=1_000, here=0, whole=frozenset())))
     reader.close()

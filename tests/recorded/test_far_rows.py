@@ -11,6 +11,7 @@ import pytest
 from _pytest.mark.structures import ParameterSet
 
 from applier.config import settings
+from applier.consume.window_size import Limits
 from applier.decode.protocols import build
 from applier.pipeline.batches import far
 from applier.pipeline.build import decoder_options
@@ -37,7 +38,7 @@ def variants() -> Iterator[ParameterSet]:
 @pytest.fixture(autouse=True)
 def _small(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let all rows go from task to task, those of a table in several shares."""
-    monkeypatch.setattr("applier.pipeline.build.DecodeTask", partial(DecodeTask, piece_rows=8))
+    monkeypatch.setattr("applier.pipeline.build.DecodeTask", partial(DecodeTask, limits=Limits(piece_rows=8)))
     monkeypatch.setattr(far, "LEAST_BYTES", 200)
     monkeypatch.setattr(far, "SHARE_BYTES", 1_000)
 

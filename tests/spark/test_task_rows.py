@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
@@ -15,6 +15,7 @@ from applier.changefeed.message import PartitionMessages
 from applier.consume.source import PieceId
 from applier.consume.spark import _reading
 from applier.consume.tasks.spark import TaskRows, of_blocks
+from applier.consume.window_size import Limits
 from applier.errors import RegistryReplaced, TransientError
 
 if TYPE_CHECKING:
@@ -29,9 +30,7 @@ class _Job:
 
     size: int = 10
     error: Exception | None = None
-    at_once: int = 1
-    here: int = 1
-    whole: tuple[str, ...] = ()
+    limits: Limits = field(default_factory=Limits)
 
     def __call__(self, parts: Iterable[PartitionMessages]) -> list[Any]:
         if self.error:

@@ -16,6 +16,7 @@ from applier.commands.backfill.beginnings import changed_since
 from applier.commands.backfill.bounds import LOST_HINT, OPEN, Bound, Range, resolve
 from applier.commands.backfill.request import Request
 from applier.errors import SourceLost
+from applier.pipeline.scan.ddl_marks import DdlMarks
 from applier.pipeline.scan.task_result import TaskResult
 from applier.pipeline.state import ControlTables
 from applier.pipeline.step import Pipeline
@@ -115,7 +116,7 @@ def _read(main: Pipeline, letter: DeadLetter, *, typed: bool = True) -> TaskResu
         main.scanner.template,
         versions=tuple(main.state.versions.values()),
         upto=OPEN,
-        typed={name: [version] for name, version in types},
+        marks=DdlMarks(typed={name: [version] for name, version in types}),
     )
     return job(messages.items())
 

@@ -216,7 +216,7 @@ class FarRows:
     @classmethod
     def of(cls, scan: WindowScan) -> FarRows | None:
         """Those of a window; None if its rows are in this process."""
-        return None if scan.kept is None else cls(scan.kept, scan.job.splits, scan.results.size)
+        return None if scan.kept is None else cls(scan.kept, scan.job.limits.splits, scan.results.size)
 
     def batch(
         self, batch: Batch, fits: Sequence[Fit], merging: Merging, writer: TableWriter, *, exact: bool

@@ -63,7 +63,7 @@ class Admission:
             chosen = fates == code
             self._pass(_FATES[code], name, place, int(where[chosen].min()), int(chosen.sum()))
         due = np.flatnonzero(fates == _DUE)
-        for number, rows in segments(placed[due], self._job.cuts.get(name, ())) if len(due) else ():
+        for number, rows in segments(placed[due], self._job.marks.cuts.get(name, ())) if len(due) else ():
             yield number, due[rows]
 
     def is_due(self, name: TableName, commit_ts: int, place: TopicPartition, offset: int) -> bool:
@@ -78,7 +78,7 @@ class Admission:
         if self.admits(name):
             return None
         # It may be of the table that a DDL gives the name to.
-        return Fate.HELD if name in self._job.moving else Fate.LEFT_OUT
+        return Fate.HELD if name in self._job.marks.moving else Fate.LEFT_OUT
 
     def _fates(
         self, name: TableName, place: TopicPartition, where: Ints, stamps: Ints
@@ -93,8 +93,8 @@ class Admission:
             codes[(codes == _DUE) & (stamps == 0)] = _UNDATED
         again, placed = job.order.placed(name, place, where, stamps)
         codes[(codes == _DUE) & again] = _FATES.index(Fate.HAD)
-        if name in job.late:
-            for number in np.flatnonzero((codes == _DUE) & (stamps <= job.late[name].points[-1])).tolist():
+        if name in job.marks.late:
+            for number in np.flatnonzero((codes == _DUE) & (stamps <= job.marks.late[name].points[-1])).tolist():
                 if self._is_ended(name, int(stamps[number])):
                     codes[number] = _FATES.index(Fate.DOUBTED)
         return codes, placed
@@ -106,7 +106,7 @@ class Admission:
 
     def _is_ended(self, name: TableName, commit_ts: int) -> bool:
         """Note a late row; whether its table has gone, or has another name now."""
-        late = self._job.late.get(name)
+        late = self._job.marks.late.get(name)
         point = None if late is None else late.point(commit_ts)
         if late is None or point is None:
             return False

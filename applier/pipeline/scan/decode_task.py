@@ -23,10 +23,7 @@ from applier.changefeed.message import UNREADABLE, PartitionMessages, Position, 
 from applier.changefeed.row_block import ColumnBlock, Ints, without
 from applier.changefeed.table import TableName, TableVersion, refuse_nul, refuse_rekeyed
 from applier.changefeed.types import TypeRules
-from applier.consume.tasks.plan import TASK_MESSAGES
-from applier.consume.window_size import NO_LIMIT, WindowTooLargeError
-from applier.ddl.late_rows import Lates
-from applier.decode.avro.namesakes import Shown
+from applier.consume.window_size import Limits, WindowTooLargeError
 from applier.decode.decoder import ClaimReader, Decoder, NamedByDdl, owners
 from applier.decode.large_messages import LIMIT_HINT
 from applier.decode.options import DecoderOptions
@@ -36,6 +33,7 @@ from applier.order.barrier import Barrier
 from applier.order.feed_order import FeedOrder, ResolvedOrder, undated_ddl
 from applier.order.pieces import PIECE_ROWS
 from applier.pipeline.scan.admission import Admission
+from applier.pipeline.scan.ddl_marks import DdlMarks
 from applier.pipeline.scan.row_groups import RowGroups
 from applier.pipeline.scan.task_result import TaskResult
 from applier.pipeline.scan.task_versions import TaskVersions
@@ -64,11 +62,7 @@ class DecodeTask:
         versions: Table versions known so far.
         upto: The watermark: rows above it are left for a later step.
         order: What places the rows, and which of them the tables have.
-        cuts: DDL that cut the rows of a table into segments.
-        typed: Per table and segment the version whose column types and key count, where the feed's DDL show more
-            than its rows.
-        changed: As `Known.changed`.
-        shown: What DDL and watermarks show beside, where the protocol does not hold the names of tables.
+        marks: What DDL say of the rows.
         skip: Offsets of messages that were set aside as dead letters, and the tables whose rows in them are; none for
             the whole message.
         moving: Tables that a DDL of the window makes, or takes the name off: a message without a commit ts that may be
@@ -76,12 +70,7 @@ class DecodeTask:
         late: In offset order what shows rows that come behind a DDL of an earlier step.
         try_all: Try the values of every row, not only those of the last of its key: what was set aside may bring
             one to light that cannot be used either, and so on.
-        most_bytes: Bytes of messages at which the task ends: the window is too large.
-        splits: Where ranges of the keys of large tables begin: rows of one are staged together.
-        piece_rows: As of `pieces.cut`.
-        at_once: See `KeepingJob`.
-        here: See `KeepingJob`.
-        whole: See `KeepingJob`; `TaskResult.misread` shows which these are.
+        limits: What the task may take, and how its rows are cut.
     """
 
     protocol: str
@@ -91,24 +80,14 @@ class DecodeTask:
     versions: tuple[TableVersion, ...]
     upto: int
     order: FeedOrder = field(default_factory=ResolvedOrder)
-    cuts: Mapping[TableName, Sequence[int]] = field(default_factory=dict)
-    typed: Mapping[TableName, Sequence[TableVersion | None]] = field(default_factory=dict)
-    changed: Mapping[TableName, int] = field(default_factory=dict)
-    shown: Shown | None = None
+    marks: DdlMarks = field(default_factory=DdlMarks)
     skip: Mapping[TopicPartition, Skip] = field(default_factory=dict)
-    moving: frozenset[TableName] = frozenset()
-    late: Lates = field(default_factory=dict)
     try_all: bool = False
-    most_bytes: int = NO_LIMIT
-    splits: Mapping[TableName, Sequence[int]] = field(default_factory=dict)
-    piece_rows: int = PIECE_ROWS
-    at_once: int = TASK_MESSAGES
-    here: int = NO_LIMIT
-    whole: frozenset[str] = frozenset()
+    limits: Limits = field(default_factory=Limits)
 
     def apart(self, found: TaskResult, task: int) -> list[list[pa.Table]]:
         """See `KeepingJob`."""
-        return found.apart(task, self.splits, self.piece_rows)
+        return found.apart(task, self.limits.splits, self.limits.piece_rows or PIECE_ROWS)
 
     def __call__(self, parts: Iterable[PartitionMessages]) -> TaskResult:
         """What all messages of one task hold.
@@ -187,7 +166,7 @@ class _TaskState:
         self._decoder = decoder
         self.found = TaskResult()
         self._admission = Admission(job, self.found)
-        self._versions = TaskVersions(decoder, job.versions, job.typed, job.cuts, job.changed, job.shown)
+        self._versions = TaskVersions(decoder, job.versions, job.marks)
         self.rows = RowGroups(job, decoder.wire, self._versions, self._admission, self.found)
         self._is_taught = False
         self._place, self._offset = TopicPartition("", 0), 0
@@ -205,7 +184,7 @@ class _TaskState:
         """
         measures = self.found.measures
         measures["bytes"] += messages.nbytes
-        if measures["bytes"] > self._job.most_bytes:
+        if measures["bytes"] > self._job.limits.most_bytes:
             raise WindowTooLargeError(measures["bytes"], measures["messages"] + messages.num_rows)
         start = 0
         while start < messages.num_rows:

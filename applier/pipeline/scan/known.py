@@ -46,7 +46,7 @@ class Known:
         changed: As `State.changed_at`, of the tables that a DDL has changed.
         lives: As `State.lives`.
         past: As `DdlProgress.past`.
-        splits: As `DecodeTask.splits`.
+        splits: As `Limits.splits`.
     """
 
     resolved: Mapping[TopicPartition, int]

@@ -21,6 +21,7 @@ from applier.errors import DecodeError, SchemaUnknown
 from applier.order.barrier import cut, in_order
 from applier.order.resent import Passages, passages
 from applier.order.watermark import advance
+from applier.pipeline.scan.ddl_marks import DdlMarks
 from applier.pipeline.scan.decode_task import DecodeTask
 from applier.pipeline.scan.known import Known
 from applier.pipeline.scan.live_topics import mark
@@ -58,7 +59,7 @@ class WindowScanner:
         taken: Shows the order of renames that involve tables not known here.
         ceiling: Commit ts above which nothing is due, however far the watermark is.
         schema_deadline: For schemas that the registry does not know yet.
-        whole: As `DecodeTask.whole`: topics that a window has shown to be such.
+        whole: As `Limits.whole`: topics that a window has shown to be such.
     """
 
     source: Source
@@ -103,18 +104,13 @@ class WindowScanner:
         order = type(self.template.order)(known.applied, known.floors, known.covered, passages(known.passed, ()))
         late = known.late_in(order)
         self.whole.update(known.topics[name] for name in known.counted & known.topics.keys())
-        job = replace(
-            self.template,
-            order=order,
-            typed=typed,
-            changed=known.changed if self.rows_describe else {},
-            late=late,
-            splits=known.splits,
-            whole=frozenset(self.whole),
-            **limits._asdict(),
+        marks = DdlMarks(typed=typed, changed=known.changed if self.rows_describe else {}, late=late)
+        limits = replace(
+            limits, whole=frozenset(self.whole), splits=known.splits, piece_rows=self.template.limits.piece_rows
         )
+        job = replace(self.template, order=order, marks=marks, limits=limits)
         found = WindowScan(window, dict(known.resolved), job, ceiling=self.ceiling)
-        found.job = replace(job, shown=shown(found, known))
+        found.job = replace(job, marks=replace(marks, shown=shown(found, known)))
         with stopwatch.stage("read"):
             run = self._reader(found, local=local)
         failpoints.reach("read")
@@ -194,7 +190,7 @@ class WindowScanner:
         """Let one task read each partition of a topic, where several have read one that they must not; True if so."""
         torn = found.results.misread
         self.whole.update(torn)
-        found.job = replace(found.job, whole=frozenset(self.whole))
+        found.job = replace(found.job, limits=replace(found.job.limits, whole=frozenset(self.whole)))
         return bool(torn)
 
     def _set_aside(self, found: WindowScan) -> bool:
@@ -231,8 +227,9 @@ class WindowScanner:
         cuts = cut((ddl.commit_ts, ddl.parts(known.tables)) for ddl in found.ddl)
         typed = typed_by(found.ddl, known.tables) if self.rows_describe else {}
         before, order = found.job, replace(found.job.order, passages=_passages(found, known))
-        moving = found.coming | _moved(every) if found.results.has_unplaced else before.moving
-        found.job = replace(before, cuts=cuts, typed=typed, order=order, shown=shown(found, known), moving=moving)
+        moving = found.coming | _moved(every) if found.results.has_unplaced else before.marks.moving
+        marks = replace(before.marks, cuts=cuts, typed=typed, shown=shown(found, known), moving=moving)
+        found.job = replace(before, order=order, marks=marks)
         revised = (not self.rows_describe and bool(found.ddl) and take_keys(found, known)) or found.job != before
         stopped = _stop_at_end(found) or self._stop_at_return(found, known) or _stop_at_part(found, known)
         return stopped or (revised and found.results.has_rows)

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 from applier.changefeed.row_block import ColumnBlock
 from applier.changefeed.table import TableName, TableVersion
-from applier.decode.avro.namesakes import Shown
 from applier.decode.decoder import Decoder, NamedByDdl
+from applier.pipeline.scan.ddl_marks import DdlMarks
 from applier.sink.evolve.row_columns import is_of_rows, unmistaken, widened
 
 
@@ -20,36 +20,23 @@ class TaskVersions:
     Args:
         decoder: It learns every version, too.
         known: The versions that are known before the task.
-        typed: Per table and segment the version whose column types and key count.
-        cuts: DDL that cut the rows of a table into segments.
-        changed: As `Known.changed`.
-        shown: What DDL and watermarks show beside; None where the protocol needs none of it.
+        marks: What DDL say of the rows.
     """
 
-    def __init__(
-        self,
-        decoder: Decoder,
-        known: Sequence[TableVersion],
-        typed: Mapping[TableName, Sequence[TableVersion | None]],
-        cuts: Mapping[TableName, Sequence[int]],
-        changed: Mapping[TableName, int],
-        shown: Shown | None = None,
-    ) -> None:
+    def __init__(self, decoder: Decoder, known: Sequence[TableVersion], marks: DdlMarks) -> None:
         self.counted: set[TableName] = set()
         self._decoder = decoder
-        self._typed = typed
-        self._cuts = cuts
-        self._changed = changed
+        self._marks = marks
         self._versions: dict[tuple[TableName, int], TableVersion] = {}
         for version in known:
             self.learn(version)
-        for versions in typed.values():
+        for versions in marks.typed.values():
             for one in versions:
                 if one is not None:
                     decoder.learn(one)
                     self._note(one)
-        if shown is not None and isinstance(decoder, NamedByDdl):
-            decoder.describe(shown, typed, cuts)
+        if marks.shown is not None and isinstance(decoder, NamedByDdl):
+            decoder.describe(marks.shown, marks.typed, marks.cuts)
 
     def get(self, name: TableName, number: int) -> TableVersion | None:
         """A version; None if it has not come."""
@@ -68,7 +55,7 @@ class TaskVersions:
     def is_reducible(self, block: ColumnBlock) -> bool:
         """False if DDL show another key than the rows do, in any segment: they may not hold it whole."""
         version = self._versions.get((block.name, block.version))
-        cuts = self._cuts.get(block.name, ())
+        cuts = self._marks.cuts.get(block.name, ())
         return version is not None and all(
             self.typed(version, number).key == block.key for number in range(len(cuts) + 1)
         )
@@ -79,12 +66,12 @@ class TaskVersions:
         Types that are known from former rows alone give way to wider ones, and all to those of newer rows whose values
         would pass for others.
         """
-        tracked = self._typed.get(version.name, ())
+        tracked = self._marks.typed.get(version.name, ())
         known = tracked[min(number, len(tracked) - 1)] if tracked else None
         if known is None:
             return version
         refined = version.refined(known)
-        changed = 0 if number else self._changed.get(version.name, 0)
+        changed = 0 if number else self._marks.changed.get(version.name, 0)
         if ts > changed or not changed:
             # Rows from before a MODIFY to FLOAT may lag behind it, and TiDB has rounded their values.
             refined = unmistaken(refined, version)

@@ -19,6 +19,7 @@ from applier.ddl.late_rows import Late, losing
 from applier.ddl.late_rows import lates as every_late
 from applier.decode.options import DecoderOptions
 from applier.order.feed_order import OffsetOrder
+from applier.pipeline.scan.ddl_marks import DdlMarks
 from applier.pipeline.scan.decode_task import DecodeTask
 from applier.pipeline.state import State
 from applier.pipeline.tables.completeness import doubt_late
@@ -133,7 +134,9 @@ def test_rows_of_a_table_that_has_moved_are_left_out_and_noted(rows: int) -> Non
         {"topic": "t", "partition": 1, "offset": offset, "key": None, "value": value}
         for offset, value in enumerate(values)
     ]
-    task = DecodeTask("canal-json", DecoderOptions(), TypeRules(), ("*.*",), (), NEVER, OffsetOrder(), late=late)
+    task = DecodeTask(
+        "canal-json", DecoderOptions(), TypeRules(), ("*.*",), (), NEVER, OffsetOrder(), DdlMarks(late=late)
+    )
     found = task(by_place(pa.Table.from_pylist(messages, schema=MESSAGE_SCHEMA)))
 
     assert found.late == {X: {TS + 5}, Y: {TS + 5}}

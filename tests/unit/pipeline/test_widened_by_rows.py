@@ -26,6 +26,7 @@ from applier.errors import SchemaChangeRefused
 from applier.order.feed_order import OffsetOrder
 from applier.pipeline.batches.batch import Batch, ReadExtent
 from applier.pipeline.scan import decode_task
+from applier.pipeline.scan.ddl_marks import DdlMarks
 from applier.pipeline.scan.decode_task import DecodeTask
 from applier.pipeline.scan.task_result import Part, TaskResult
 from applier.pipeline.schema_changes.follow_rows import follow
@@ -166,8 +167,7 @@ class Lake:
             known,
             TS * 2,
             order=OffsetOrder(),
-            typed=typed,
-            changed={NAME: self.changed_at} if self.changed_at else {},
+            marks=DdlMarks(typed=typed, changed={NAME: self.changed_at} if self.changed_at else {}),
         )
         found = TaskResult.sum([job(by_place(self._messages(rows))) for rows in step])
         if found.bad:

@@ -25,6 +25,7 @@ from applier.order.feed_order import OffsetOrder, ResolvedOrder
 from applier.order.merge import merge_keyed
 from applier.order.resent import Passage
 from applier.pipeline.scan import decode_task
+from applier.pipeline.scan.ddl_marks import DdlMarks
 from applier.pipeline.scan.decode_task import DecodeTask
 from applier.pipeline.scan.task_result import TaskResult
 from tests.unit.decode.avro_messages import EXTENSION, ID, TS, Schemas, column, record
@@ -168,7 +169,7 @@ def test_in_offset_order_such_a_delete_stays_behind_a_ddl(rows: int) -> None:
 
     results = found(
         messages,
-        cuts={SHOP: [ddl]},
+        marks=DdlMarks(cuts={SHOP: [ddl]}),
         order=OffsetOrder(passages={SHOP: {PLACE: [Passage(rows, ddl)]}}),
     )
 
@@ -183,7 +184,7 @@ def test_such_a_delete_behind_a_ddl_is_not_taken_for_applied() -> None:
     covered = {SHOP: AppliedOffsets({PLACE: (Reach(3, ddl),)}, {})}
 
     order = OffsetOrder(covered=covered, passages={SHOP: {PLACE: [Passage(1, ddl)]}})
-    results = found(messages, cuts={SHOP: [ddl]}, order=order)
+    results = found(messages, marks=DdlMarks(cuts={SHOP: [ddl]}), order=order)
 
     assert results.counts["had"] == 1
     assert last(results, 1) == ({}, [1])

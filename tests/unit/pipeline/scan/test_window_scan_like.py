@@ -44,5 +44,5 @@ def test_a_row_of_the_source_behind_it_counts(order: FeedOrder, tables: Tables) 
     assert found.results.counts["applied"] == 1
     assert found.results.counts.get("had", 0) == 0
     assert [number for name, number in found.results.parts if name == STOCK] == [0]
-    assert (STOCK in found.job.cuts) == (STOCK not in tables)
+    assert (STOCK in found.job.marks.cuts) == (STOCK not in tables)
     assert STOCK not in found.job.order.passages

@@ -306,8 +306,8 @@ def test_a_watermark_anywhere_in_the_window_shows_that_rows_may_lack_columns(mes
     """Also where it follows rows that were read without knowing."""
     found = scan(row(5, 1), *messages, order="offset")
 
-    assert found.job.shown is not None
-    assert found.job.shown.has_watermarks == bool(messages)
+    assert found.job.marks.shown is not None
+    assert found.job.marks.shown.has_watermarks == bool(messages)
 
 
 def test_rows_that_are_not_due_park_nothing() -> None:

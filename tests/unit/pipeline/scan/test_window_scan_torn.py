@@ -54,7 +54,7 @@ class Tasks(MessageSource):
 
     def _parts(self, window: Window, job: KeepingJob[R]) -> Iterator[PartitionMessages]:
         for place, rows in self.collect(window).items():
-            size = rows.num_rows if self.messages is None or place.topic in job.whole else self.messages
+            size = rows.num_rows if self.messages is None or place.topic in job.limits.whole else self.messages
             for start in range(0, rows.num_rows, size):
                 yield place, rows.slice(start, size)
 
