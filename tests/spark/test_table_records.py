@@ -538,3 +538,24 @@ def test_a_table_whose_topic_is_gone_is_listed_once_checkpoints_are_lost(make: M
     world.run()
 
     assert (world.table("a").state, world.table("b").state) == ("in step", "incomplete")
+
+
+def test_a_parked_table_stays_parked_at_its_create_table_once_checkpoints_are_lost(make: Make, lake: Catalog) -> None:
+    """The steps before the one that reads the DDL again take in what the table says of itself; its rows stay out."""
+    world = make()
+    world.create("a")
+    world.put("a", 1)
+    world.resolve()
+    world.run()
+    world.obey(f"applier park -c {world.path} --tables shop.a --why 'a test'")
+    world.put("a", 2)
+    world.resolve()
+    world.run()
+    lose(lake, world, "checkpoints")
+    with world.applier() as pipeline:
+        first = {place: span.start + 1 for place, span in pipeline.source.bounds().items()}
+        pipeline.step(first)
+
+    world.run()
+
+    assert (world.table("a").state, world.keys("a")) == ("parked", {1})
