@@ -90,7 +90,7 @@ class Archive:
 
 
 def in_windows(files: Sequence[str], windows: Iterable[Window]) -> Iterator[PartitionMessages]:
-    """The messages of some windows, read from the files of an archive by whoever asks: a task of Spark.
+    """The messages of some windows, which a task of Spark reads from the files of an archive.
 
     Raises:
         SourceLost: A file is gone, or damaged.

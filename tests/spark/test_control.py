@@ -250,7 +250,7 @@ def test_a_table_that_is_set_back_under_its_holder_takes_no_more_rows(control: O
     *_, first = control().tables[DEAD_LETTERS].table.history()
     control().tables[DEAD_LETTERS].table.handle.manageSnapshots().setCurrentSnapshot(first.id).commit()
 
-    with pytest.raises(TerminalError, match="dead_letters was set back: it has 1 rows, and it had 2"):
+    with pytest.raises(TerminalError, match="dead_letters was set back: of its 2 rows it has 1"):
         state.bury([replace(LETTER, offset=43)])
     assert [letter.offset for letter in control().letters()] == [41]
 

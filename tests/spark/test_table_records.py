@@ -559,3 +559,51 @@ def test_a_parked_table_stays_parked_at_its_create_table_once_checkpoints_are_lo
     world.run()
 
     assert (world.table("a").state, world.keys("a")) == ("parked", {1})
+
+
+def test_in_offset_order_a_create_table_behind_rows_of_a_parked_table_makes_it_not_whole(
+    make: Make, lake: Catalog
+) -> None:
+    """Once checkpoints are lost, rows of another topic may be read first, and they stay out."""
+    world = make(order="offset")
+    world.create("a")
+    world.topic = "other"
+    world.put("a", 1)
+    world.run()
+    world.obey(f"applier park -c {world.path} --tables shop.a --why 'a test'")
+    world.put("a", 2)
+    world.run()
+    lose(lake, world, "checkpoints")
+    for is_again in (False, True):
+        with world.applier() as pipeline:
+            ends = {
+                at: span.end if at.topic == "other" else span.start for at, span in pipeline.source.bounds().items()
+            }
+            assert pipeline.step(ends).moved != is_again
+
+    world.run()
+
+    assert world.keys("a") == {1}
+    assert not is_true(world, "a")
+
+
+def test_a_control_table_that_is_set_forward_again_goes_on(make: Make, lake: Catalog) -> None:
+    """The first way out that is printed."""
+    world = make()
+    for name in ("a", "b"):
+        world.create(name)
+        world.put(name, 1)
+        world.resolve()
+        world.run()
+    identifier = (namespace(world.name), "schema_changes")
+    table = lake.load(identifier)
+    assert table is not None
+    newest = table.snapshot_id
+    LOSSES["rolled back"](lake, identifier, random.Random(1))
+    with pytest.raises(TerminalError, match="was set back: of its 2 rows it has 1"):
+        world.run()
+
+    world.spark.sql(f"CALL lake.system.set_current_snapshot('{'.'.join(identifier)}', {newest})")
+    world.run()
+
+    assert world.status().exit_code == 0

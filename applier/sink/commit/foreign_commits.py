@@ -123,7 +123,7 @@ def changed(table: Table, known: Stamp | None) -> TableMismatch | None:
         return None
     names = own.lost(table.schema, table.former_schemas())
     columns = f"column{'s' if len(names) != 1 else ''} {', '.join(names)}".strip()
-    what = f"Others have dropped or renamed {columns} of table {table}, and the values of older rows with that"
+    what = f"Others have dropped or renamed {columns} of table {table}, so older rows lack values."
     way_out = (
         "If a column was renamed, give it its name back and start `applier run -c FILE` again; else build the table "
         f"anew from its CREATE TABLE with `applier resume -c FILE --tables TABLE`, or {BY_HAND}"

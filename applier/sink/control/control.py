@@ -254,7 +254,7 @@ class Control:
         table = self.tables[kind]
         size, before = table.size, 0 if last is None or table.is_lost else last.control_rows.get(kind.name, 0)
         if size < before:
-            what = f"Control table {table.table} was set back: it has {size} rows, and it had {before}."
+            what = f"Control table {table.table} was set back: of its {before} rows it has {size}."
             raise TerminalError(what, WAY_FROM_SET_BACK)
         return size
 
