@@ -540,25 +540,54 @@ def test_a_table_whose_topic_is_gone_is_listed_once_checkpoints_are_lost(make: M
     assert (world.table("a").state, world.table("b").state) == ("in step", "incomplete")
 
 
-def test_a_parked_table_stays_parked_at_its_create_table_once_checkpoints_are_lost(make: Make, lake: Catalog) -> None:
-    """The steps before the one that reads the DDL again take in what the table says of itself; its rows stay out."""
-    world = make()
-    world.create("a")
+_MADE = ["CREATE TABLE a (id BIGINT PRIMARY KEY, v VARCHAR(9))"]
+
+LIVES = {
+    "made": [*_MADE],
+    "made again": [*_MADE, "DROP TABLE a", *_MADE],
+    "renamed": ["CREATE TABLE z (id BIGINT PRIMARY KEY, v VARCHAR(9))", "RENAME TABLE z TO a"],
+    "emptied": [*_MADE, "TRUNCATE TABLE a"],
+}
+"""The DDL of a table up to its rows."""
+
+
+@pytest.mark.parametrize("life", ["made", "made again", LATER("renamed"), LATER("emptied")])
+@pytest.mark.parametrize("why", ["parked", "a letter"])
+@pytest.mark.parametrize(
+    ("order", "lost"),
+    [
+        ("resolved", ["checkpoints"]),
+        LATER("resolved", ["checkpoints", "schema_changes"]),
+        LATER("offset", ["checkpoints"]),
+    ],
+    ids=["one", "two", "offset"],
+)
+def test_ddl_that_are_read_again_make_no_table_whole(
+    order: str, lost: list[str], why: str, life: str, make: Make, lake: Catalog
+) -> None:
+    """Checkpoints are lost, and processes read a message each: the first ones take in what the table says of itself."""
+    world = make(order=order, **LETTERS)
+    for sql in LIVES[life]:
+        world.ddl(sql)
     world.put("a", 1)
     world.resolve()
     world.run()
-    world.obey(f"applier park -c {world.path} --tables shop.a --why 'a test'")
-    world.put("a", 2)
+    if why == "parked":
+        world.obey(f"applier park -c {world.path} --tables shop.a --why 'a test'")
+        world.put("a", 2)
+    else:
+        world.send_row("a", TOO_LARGE)
     world.resolve()
     world.run()
-    lose(lake, world, "checkpoints")
-    with world.applier() as pipeline:
-        first = {place: span.start + 1 for place, span in pipeline.source.bounds().items()}
-        pipeline.step(first)
+    lose(lake, world, *lost)
+    for messages in range(1, len(LIVES[life]) + 3):
+        with world.applier() as pipeline:
+            pipeline.step({place: span.start + messages for place, span in pipeline.source.bounds().items()})
 
     world.run()
 
-    assert (world.table("a").state, world.keys("a")) == ("parked", {1})
+    assert world.keys("a") == {1}
+    assert not is_true(world, "a")
 
 
 def test_in_offset_order_a_create_table_behind_rows_of_a_parked_table_makes_it_not_whole(

@@ -113,6 +113,7 @@ class DdlApplier:
             verdict = self._rules.decide(change, group, self.state.parked, self.state.ddl)
             if verdict.ignored_for is IgnoredFor.CONFIGURED and not done and self._is_made(ddl):
                 verdict = Verdict("applied")
+            known = dict(self.state.completeness)
             try:
                 with terminal.waiting(f"applying {shown(change.sql)}"):
                     decision = self._carry_out(change, group, verdict, done=done)
@@ -122,7 +123,7 @@ class DdlApplier:
                 self.state.record([decided(change, group, "refused", placed.what)])
                 raise placed from refusal
             if done:
-                table_records.hold(self.state, self.targets, self._brought(group))
+                table_records.hold(self.state, self.targets, self._brought(group), known)
             if decision.decision in _MADE:
                 _list(self.targets, group)
             if not done and not verdict.is_given_up:

@@ -299,11 +299,7 @@ def follow(action: actions.Action, state: State, targets: TargetTables, *, ignor
     """
     known, done = state.completeness, actions.effect(action)
     for table in done.created:
-        before = known.get(table)
-        # A parked one is met again where the feed is read anew: rows that it left out would be missing. In offset order
-        # the rows of the window are doubted.
-        if before is None or not (before.is_parked and targets.feed.order.has_watermark):
-            known[table] = _whole(before)
+        known[table] = _whole(known.get(table))
     for table in () if ignored else done.emptied:
         if table in known and not known[table].is_parked:
             known[table] = _whole(known[table])

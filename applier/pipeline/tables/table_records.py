@@ -6,7 +6,7 @@ true of the rows that are there. What a table says counts where the checkpoint t
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from dataclasses import replace
 
@@ -64,15 +64,26 @@ def _merged(
     return replace(own, origin=known.origin) if is_worse else known
 
 
-def hold(state: State, targets: TargetTables, names: Iterable[TableName]) -> None:
-    """Let tables lack what they lack by their own word, behind a DDL which they had before this step.
+def hold(
+    state: State, targets: TargetTables, names: Iterable[TableName], before: Mapping[TableName, Completeness]
+) -> None:
+    """Let tables lack what they lack by their own word, behind a DDL that they have already.
 
-    Rows that follow it are committed with what is known of the table then.
+    A feed that is read anew shows what the tables were then. Rows that follow are committed with what is known here.
+
+    Args:
+        state: What is known, moved past the DDL; it is changed.
+        targets: The tables.
+        names: The tables that have the DDL; those that are gone behind it have what follows.
+        before: What was known before it: a parked table may be due since it said that it is parked.
     """
     for name in names:
-        said = state.unsaid.get(name)
-        if said is not None and told(targets, name) == said.record:
-            _take_worse(state, name, said.judged or said.record.known)
+        said, record, parked = state.unsaid.get(name), told(targets, name), before.get(name)
+        if record is None or name not in state.completeness:
+            continue
+        own = said.judged if said is not None and said.judged is not None and said.record == record else record.known
+        is_newer = own.is_parked and parked is not None and parked.is_parked
+        _take_worse(state, name, parked if is_newer and parked is not None else own)
 
 
 def _take_worse(state: State, name: TableName, own: Completeness) -> None:
