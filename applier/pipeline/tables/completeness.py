@@ -39,7 +39,8 @@ def judge(state: State, targets: TargetTables, config: Config, *, is_start: bool
     so does each whose cause may have gone: the attempt shows it. Only what a user parked stays so.
     """
     admits = config.filter.admits
-    made = begun(state) if is_start else {}
+    is_placed = targets.feed.order.parts_at_ddl
+    made = begun(state, is_placed=is_placed) if is_start else {}
     unrecorded = (name for name in state.tables if name not in state.completeness)
     state.completeness |= {name: incomplete(Why.UNRECORDED) for name in unrecorded}
     _leave_out_unlisted(state, targets, admits)
@@ -56,7 +57,6 @@ def judge(state: State, targets: TargetTables, config: Config, *, is_start: bool
     for name, item in made.items():
         before = state.completeness.get(name)
         if item.is_left_out and admits(name) and (before is None or (before.is_parked and before.position is None)):
-            is_placed = targets.feed.order.parts_at_ddl
             position = item.position if is_placed else None
             state.completeness.pop(name, None)  # As in `_follow_begun`.
             reason = Reason(Why.LEFT_OUT_BEFORE)
@@ -133,25 +133,25 @@ def _end_letters(state: State, targets: TargetTables) -> bool:
     return bool(lacking) or not letters
 
 
-def begun(state: State) -> dict[TableName, Begun]:
-    """How each table came to be whose CREATE TABLE or TRUNCATE the audit of DDL holds, by the names of now."""
+def begun(state: State, *, is_placed: bool = True) -> dict[TableName, Begun]:
+    """How each table came to be whose CREATE TABLE or TRUNCATE the audit of DDL holds, by the names of now.
+
+    Where nothing shows the place of DDL among rows, a run passes a RENAME that it refused: no table here got the name.
+    """
     # The audit has a row for each part of a statement, and more where it was refused first, or by a job.
     statements: dict[int, dict[str, list[SchemaDecision]]] = {}
     for item in (item for item in state.control.decisions() if item.decision != "lost"):
         statements.setdefault(item.commit_ts, {}).setdefault(item.sql, []).append(item)
     found: dict[TableName, Begun] = {}
     names = Spelling((), (item.table for texts in statements.values() for items in texts.values() for item in items))
-    for commit_ts, texts in statements.items():
+    for texts in statements.values():
         for written, items in _as_made(texts.values(), found):
             names.meet_database(items[0].table.database)
             action = names.spelt(written)
             names.follow(action)
             own = [item for item in items if item.table in actions.touches(action)[:1]] or items
-            is_made, is_left_out = (
-                own[-1].decision in ("applied", "rewritten"),
-                own[-1].ignored_for is IgnoredFor.LEFT_OUT,
-            )
-            _follow_begun(found, actions.effect(action), commit_ts, is_made=is_made, is_left_out=is_left_out)
+            is_passed = own[-1].decision == "refused" and not is_placed
+            _follow_begun(found, actions.effect(action), own[-1], is_passed=is_passed)
     return found
 
 
@@ -176,20 +176,22 @@ def _as_made(
 
 
 def _follow_begun(
-    found: dict[TableName, Begun], done: actions.Effect, commit_ts: int, *, is_made: bool, is_left_out: bool
+    found: dict[TableName, Begun], done: actions.Effect, made: SchemaDecision, *, is_passed: bool
 ) -> None:
+    is_made, is_left_out = made.decision in ("applied", "rewritten"), made.ignored_for is IgnoredFor.LEFT_OUT
     for table in (*done.created, *(to for _, to in done.moved)):
         found.pop(table, None)  # Another table had the name, maybe in other letters, which its key would keep.
     for table in done.created:
-        found[table] = Begun(FeedPosition(table, commit_ts - 1), is_made, is_left_out)
+        found[table] = Begun(FeedPosition(table, made.commit_ts - 1), is_made, is_left_out)
     for table in done.emptied if is_made else ():
-        emptied = Begun(FeedPosition(table, commit_ts), is_made, is_left_out=False)
+        emptied = Begun(FeedPosition(table, made.commit_ts), is_made, is_left_out=False)
         found[table] = found.get(table, emptied)._replace(is_made=True)
     for table in done.removed:
         found.pop(table, None)
     for table, to in done.moved:
         if table in found:
-            found[to] = found.pop(table)
+            item = found.pop(table)
+            found[to] = item._replace(is_left_out=item.is_left_out or is_passed)
 
 
 def adopt(state: State, targets: TargetTables, name: TableName, why: str) -> None:
