@@ -88,8 +88,11 @@ def hold(
 
 def _take_worse(state: State, name: TableName, own: Completeness) -> None:
     known = state.completeness.get(name)
-    if known is None or own.is_parked or (known.is_live and not own.is_live):
+    if known is None:
         state.completeness[name] = own
+    elif own.is_parked or (known.is_live and not own.is_live):
+        # A table does not say where a job began with it.
+        state.completeness[name] = replace(own, origin=known.origin)
 
 
 def settle(state: State, targets: TargetTables, *, is_read: bool) -> None:
