@@ -20,7 +20,6 @@ from applier.changefeed.window import OffsetRange, Window
 from applier.commands.follower import Follower
 from applier.commands.status.command import status
 from applier.config import settings
-from applier.consume.source import Job, KeptRows, R
 from applier.pipeline.build import assemble, taken
 from applier.pipeline.requests import Requests
 from applier.pipeline.state import State
@@ -31,6 +30,7 @@ from applier.sink.control.lease import this_process
 from applier.sink.control.rows import TableRequest
 from applier.sink.iceberg.catalog import Catalog
 from applier.watch.report import StatusReport
+from tests.in_memory import InMemory
 from tests.ticdc import Record
 from tests.upstream import Database, Ddl, Name, Row
 
@@ -66,11 +66,8 @@ def database(spark: SparkSession) -> Path:
     return Path(str(spark.conf.get("spark.sql.catalog.lake.warehouse"))).parent / f"{CATALOG}.db"
 
 
-class Memory:
+class Memory(InMemory):
     """Records as a `Source`; what is appended to them later is read later."""
-
-    kept: KeptRows | None = None
-    shares = 1
 
     def __init__(self, records: Sequence[Record]) -> None:
         self.records = records
@@ -82,28 +79,11 @@ class Memory:
             ends[TopicPartition(record["topic"], record["partition"])] = record["offset"] + 1
         return {place: OffsetRange(0, ends[place]) for place in sorted(ends)}
 
-    def topic_ids(self) -> Mapping[str, str]:
-        """See `Source`; nothing tells."""
-        return {}
-
-    def offsets_at(self, milliseconds: int) -> Mapping[TopicPartition, int]:
-        """See `Source`; no record has a time."""
-        return {place: span.start for place, span in self.bounds().items()}
-
     def collect(self, window: Window) -> Messages:
         """See `Source`."""
         wanted = [record for record in self.records if _is_in(record, window)]
         wanted.sort(key=lambda record: (record["topic"], record["partition"], record["offset"]))
         return dict(by_place(pa.Table.from_pylist(wanted, schema=MESSAGE_SCHEMA)))
-
-    def read(self, window: Window) -> Messages:
-        """See `Source`."""
-        return self.collect(window)
-
-    def map(self, window: Window, job: Job[R]) -> list[R]:
-        """See `Source`; one task for each partition, here and now."""
-        tasks = [Window({place: span}) for place, span in window.ranges.items()]
-        return [job(self.collect(task).items()) for task in tasks]
 
 
 def _is_in(record: Record, window: Window) -> bool:

@@ -11,7 +11,7 @@ _DOCS = Path(__file__).parents[1] / "docs/dev"
 _LINE = re.compile(r"( *)(\* )?([\w/]+\.py): (\w+)(?: +(\d+))?")
 _TOTAL = re.compile(r"The list has (\d+) files(?:, (\d+) of its own,)? and (\d+) forms")
 
-EVENT, LOAD, RESUME = "path-of-an-event", "path-of-a-load", "path-of-a-resume"
+EVENT, LOAD, RESUME, TASKS = "path-of-an-event", "path-of-a-load", "path-of-a-resume", "path-of-rows-in-tasks"
 """Names of the pages."""
 
 

@@ -88,6 +88,19 @@ class Archive:
         """See `Source`."""
         return self.collect(window)
 
+    def chunks(self, window: Window) -> Iterator[Messages]:
+        """See `Source`; a partition at a time."""
+        return (self.collect(part) for part in partitions(window))
+
+
+def partitions(window: Window) -> list[Window]:
+    """A window for each partition.
+
+    Files and row groups cut partitions anywhere. Two tasks would each count a part of a run of keyless rows, and a file
+    read too early would make rows look as if they had been sent again: rows would be lost.
+    """
+    return [Window({place: span}) for place, span in sorted(window.ranges.items())]
+
 
 def in_windows(files: Sequence[str], windows: Iterable[Window]) -> Iterator[PartitionMessages]:
     """The messages of some windows, which a task of Spark reads from the files of an archive.

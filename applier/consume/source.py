@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
-from typing import Any, Protocol, TypeAlias, TypeVar
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import AbstractContextManager
+from typing import Any, NamedTuple, Protocol, TypeAlias, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -42,7 +43,7 @@ class KeepingJob(Protocol[R]):
 
 
 class KeptRows(Protocol):
-    """The rows that the tasks of the last row pass keep."""
+    """Rows that the tasks of a row pass keep."""
 
     @property
     def slots(self) -> int:
@@ -55,22 +56,23 @@ class KeptRows(Protocol):
         """See `TaskRows.stage`."""
 
 
+class Blocks(NamedTuple):
+    """Messages of a window for Spark's tasks: an RDD, and what reads the messages of each of its partitions."""
+
+    rdd: Any
+    messages: Callable[[Iterable[Any]], Iterable[PartitionMessages]]
+
+
 class Source(Protocol):
-    """Where messages are read. Reading has no effect on the source and may be repeated.
+    """What messages there are, and how they are read. Reading has no effect on the source and may be repeated.
 
     Every method raises TransientError if the source does not answer, and SourceLost if a topic or its offsets are gone.
 
     Attributes:
-        kept: The rows that the tasks of the last `map` keep; None if they came to the driver.
+        parts_partitions: Several tasks may each read a part of a partition.
     """
 
-    @property
-    def kept(self) -> KeptRows | None:
-        """See the class."""
-
-    @property
-    def shares(self) -> int:
-        """What `source.messages_per_step` allows counts so many times for a window of `map`, now."""
+    parts_partitions: bool
 
     def bounds(self) -> Mapping[TopicPartition, OffsetRange]:
         """First offset kept and end offset (exclusive) of every partition, now."""
@@ -87,13 +89,11 @@ class Source(Protocol):
     def read(self, window: Window) -> Messages:
         """The messages of a small window in the driver, as `collect`; the next one is likely to begin where it ends."""
 
-    def map(self, window: Window, job: KeepingJob[R]) -> list[R]:
-        """Run a job over the messages of a window in several tasks; returns what each of them returned.
+    def chunks(self, window: Window) -> Iterator[Messages]:
+        """The same of a window that may be large, a part at a time; each partition in offset order."""
 
-        The job gets the messages of a partition in offset order, a part at a time: in one task, or in several whose
-        results are in this order. It is sent to the tasks, so it must be picklable, as what it returns must be.
+    def blocks(self, window: Window, limits: Limits, slots: int) -> Blocks:
+        """The same for Spark's tasks, of which so many run at once; what reads them is picklable."""
 
-        Raises:
-            TransientError: The source does not answer, or tasks failed for a reason that may pass.
-            WindowTooLargeError: A task met more bytes than it may read.
-        """
+    def reading(self) -> AbstractContextManager[None]:
+        """Raises what Spark and Kafka raise in it as errors of the source."""

@@ -19,25 +19,22 @@ from applier.changefeed.message import Messages, TopicPartition
 from applier.changefeed.window import OffsetRange, Window
 from applier.config.settings import Config
 from applier.config.source import KafkaSection, SourceSection
-from applier.consume.archive import Archive, in_windows
+from applier.consume.archive import Archive, in_windows, partitions
 from applier.consume.kafka.addresses import refuse_unreachable
 from applier.consume.kafka.admin import KafkaAdmin
 from applier.consume.kafka.client import KafkaClient, KafkaSilentError
 from applier.consume.kafka.forward_consumer import FETCH_SIZE
-from applier.consume.kafka.prefetch import ahead
-from applier.consume.kafka.record_by_record import is_out_of_memory
 from applier.consume.kafka.spark import in_blocks, topic_blocks
-from applier.consume.source import Job, KeepingJob, KeptRows, R
+from applier.consume.source import Blocks
 from applier.consume.tasks.plan import readings
-from applier.consume.tasks.spark import TaskRows, of_blocks
-from applier.consume.window_size import WindowTooLargeError
-from applier.consume.workers.pool import WorkerPool
+from applier.consume.tasks.spark import is_result_too_large
+from applier.consume.window_size import Limits
 from applier.errors import ConfigError, OutsideRefused, SourceLost, TerminalError, TransientError
 from applier.runtime.jvm import jars
 from applier.runtime.jvm.bare_jvm import bare_jvm
-from applier.runtime.logs import logger
 from applier.runtime.outages import OUTAGES
 from applier.runtime.permanent_errors import KAFKA, SPARK, chain_of, refusal, told
+from applier.runtime.places import Places
 from applier.runtime.stop_requests import STOPPING
 from applier.runtime.tasks.task_error import PYTHON, defect, is_outage
 
@@ -58,9 +55,6 @@ _LOOK_BYTES = 64 * 2**10
 _CHUNK_BYTES = 16 * 2**20
 """Bytes that are read while the same amount is decoded."""
 
-_MOST_PROCESSES = 4
-"""Processes that decode what one consumer reads."""
-
 _SILENT = "Reading from Kafka failed: no message came for a minute, though the topic has more."
 _AGAIN = "the read is tried again; check the brokers."
 
@@ -73,40 +67,29 @@ _LOST = (
 _MEMORY = ("OutOfMemoryError", "MemoryError")
 """How Java and Python say that there is no more of it."""
 
-_TOO_LARGE = "Job aborted due to stage failure: Total size of serialized results"
-"""How Spark begins to say that results are above `spark.driver.maxResultSize`."""
-
 
 class ArchiveSource(Archive):
     """An archive as a `Source`; arguments as of `Archive`, behind the session."""
 
+    parts_partitions = False
+
     def __init__(self, spark: SparkSession, folder: Path, staging: Path) -> None:
         super().__init__(folder, staging)
         self._spark = spark
-        self._rows = TaskRows(spark, _reading)
-        self.kept: KeptRows | None = None
-
-    @property
-    def shares(self) -> int:
-        """See `Source`; one task reads each partition."""
-        return 1
 
     def topic_ids(self) -> Mapping[str, str]:
         """See `Source`; records do not show it."""
         return {}
 
-    def map(self, window: Window, job: KeepingJob[R]) -> list[R]:
+    def blocks(self, window: Window, limits: Limits, slots: int) -> Blocks:
+        """See `Source`; one task reads each partition."""
+        del limits, slots
+        parts = partitions(window)
+        return Blocks(self._spark.sparkContext.parallelize(parts, len(parts)), partial(in_windows, self.files))
+
+    def reading(self) -> AbstractContextManager[None]:
         """See `Source`."""
-        self.kept = None
-        with _reading():
-            # Files and row groups cut partitions anywhere. Two tasks would each count a part of a run of keyless rows,
-            # and a file read too early would make rows look as if they had been sent again: rows would be lost.
-            parts = [Window({place: span}) for place, span in sorted(window.ranges.items())]
-            if not parts:
-                return []
-            self.kept = self._rows
-            blocks = self._spark.sparkContext.parallelize(parts, len(parts))
-            return self._rows.run(of_blocks(blocks, partial(in_windows, self.files), job))
+        return reading()
 
 
 class KafkaTopics:
@@ -148,7 +131,7 @@ class KafkaTopics:
 
     def collect(self, window: Window) -> Messages:
         """See `Source`."""
-        with self._reading():
+        with self.reading():
             return self._look_ups.read(window)
 
     def close(self) -> None:
@@ -168,8 +151,9 @@ class KafkaTopics:
             return [topic for topic in self._topics if topic not in found] or self._topics
         return self._topics
 
-    def _reading(self) -> AbstractContextManager[None]:
-        return _reading(self._options)
+    def reading(self) -> AbstractContextManager[None]:
+        """See `Source`."""
+        return reading(self._options)
 
     @contextmanager
     def _asking(self) -> Iterator[None]:
@@ -230,109 +214,54 @@ class KafkaSource(KafkaTopics):
     Arguments as of `KafkaTopics`, behind the session.
     """
 
+    parts_partitions = True
+
     def __init__(self, spark: SparkSession, section: SourceSection, group: str) -> None:
         jvm = spark._jvm  # noqa: SLF001 - the one way to Kafka's clients in Spark's JVM
         super().__init__(jvm, section, group)
         self._spark = spark
-        self._engine = section.engine
         self._client = KafkaClient(jvm, self._own, section.bytes_per_step)
-        self._ends: Mapping[TopicPartition, int] = {}
-        self._heavy: Window | None = None
-        self._rows = TaskRows(spark, self._reading)
-        self.kept: KeptRows | None = None
-        self._pool = WorkerPool(min(spark.sparkContext.defaultParallelism, os.cpu_count() or 1, _MOST_PROCESSES))
-
-    @property
-    def shares(self) -> int:
-        """See `Source`: two for each slot of the executors that are alive, as all of them wait while the driver plans
-        the jobs of a window and commits. Each slot has several tasks, so that Spark asks for more executors where it
-        may, and the next window is larger.
-        """
-        return 2 * self._rows.slots if are_rows_far(self._spark, self._engine) else 1
-
-    def bounds(self) -> Mapping[TopicPartition, OffsetRange]:
-        """See `Source`."""
-        self._pool.tend()
-        found = super().bounds()
-        self._ends = {place: span.end for place, span in found.items()}
-        return found
 
     def read(self, window: Window) -> Messages:
         """See `Source`."""
-        self.kept = None
-        self._rows.drop()
-        with self._reading():
+        with self.reading():
             return self._client.read(window)
 
-    def map(self, window: Window, job: KeepingJob[R]) -> list[R]:
+    def chunks(self, window: Window) -> Iterator[Messages]:
         """See `Source`."""
-        self.kept = None
-        with self._reading():
-            if self._stays_here(window):
-                return self._map_here(window, job)
-            self.kept = self._rows
-            try:
-                limits = job.limits
-                every = readings(window, limits.at_once, self._rows.slots, limits.whole)
-                if not every:
-                    return []
-                blocks = topic_blocks(self._spark, every, self._own, limits.at_once)
-                return self._rows.run(of_blocks(blocks, in_blocks, job))
-            except (Py4JJavaError, PySparkException) as error:
-                if _is_result_too_large(error):
-                    reason = "what tasks found does not fit into spark.driver.maxResultSize"
-                elif is_out_of_memory(error):
-                    reason = "messages do not fit into the memory of tasks"
-                else:
-                    raise
-            shown = [str(place) for place in sorted(window.ranges)]
-            logger().warning("tasks cannot decode a window", reason=reason, partitions=shown, messages=window.messages)
-            self.kept = None
-            if window.messages > job.limits.here:
-                # What is a share of it for each of many tasks is more than this process holds.
-                raise WindowTooLargeError(0, 0)
-            self._heavy = window
-            return self._map_here(window, job)
+        return self._client.chunks(window, _CHUNK_BYTES)
 
-    def _map_here(self, window: Window, job: Job[R]) -> list[R]:
-        chunks = ahead(self._client.chunks(window, _CHUNK_BYTES))
-        behind = sum(max(0, self._ends.get(place, 0) - span.end) for place, span in window.ranges.items())
-        return self._pool.run(window, job, chunks, behind)
-
-    def _stays_here(self, window: Window) -> bool:
-        """True if the driver reads it: on one machine a process that decodes what another reads costs half as much as
-        tasks do.
-        """
-        return window == self._heavy or not are_rows_far(self._spark, self._engine)
+    def blocks(self, window: Window, limits: Limits, slots: int) -> Blocks:
+        """See `Source`."""
+        parts = readings(window, limits.at_once, slots, limits.whole)
+        return Blocks(topic_blocks(self._spark, parts, self._own, limits.at_once), in_blocks)
 
     def close(self) -> None:
-        """End the connections to the brokers, and the processes that decode."""
-        self._rows.drop()
-        self._pool.close()
+        """End the connections to the brokers."""
         # Where the JVM is gone, they are.
         with suppress(Py4JError):
             self._client.close()
         super().close()
 
 
-def are_rows_far(spark: SparkSession, engine: str) -> bool:
-    """Whether rows stay in Spark's tasks, by `source.engine`: with `auto` unless all of them run on this machine."""
-    return engine == "spark" or (engine == "auto" and not (spark.sparkContext.master or "").startswith("local"))
+def places(spark: SparkSession, engine: str) -> Places:
+    """Where rows run, by `source.engine`: with `auto` in this machine's processes if all tasks run here, too.
+
+    There a process that decodes what another reads costs half as much as tasks do.
+    """
+    is_elsewhere = not (spark.sparkContext.master or "").startswith("local")
+    return Places(engine == "spark" or (engine == "auto" and is_elsewhere), engine == "spark")
 
 
 @contextmanager
-def _reading(options: Mapping[str, str] = MappingProxyType({})) -> Iterator[None]:
+def reading(options: Mapping[str, str] = MappingProxyType({})) -> Iterator[None]:
+    """Raise what Spark and Kafka raise in the block as errors of a source; options as of `read_refusal`."""
     try:
         yield
     except KafkaSilentError:
         raise TransientError(_SILENT, _AGAIN) from None
     except (Py4JJavaError, PySparkException) as error:
         raise read_refusal(error, options) from error
-
-
-def _is_result_too_large(error: Exception) -> bool:
-    """Whether Spark refuses to hand over the results of a job; it has neither a class nor a code for that."""
-    return any(cause.kind == "SparkException" and cause.text.startswith(_TOO_LARGE) for cause in chain_of(error))
 
 
 def read_refusal(error: Exception, options: Mapping[str, str] = MappingProxyType({})) -> TransientError | TerminalError:
@@ -348,7 +277,7 @@ def read_refusal(error: Exception, options: Mapping[str, str] = MappingProxyType
         return TransientError(f"Spark lost the executors of a job: {told(chain)}", _LOST)
     if any(cause.kind == "SparkException" for cause in chain) and any(cause.kind in _MEMORY for cause in chain):
         return TransientError(f"Tasks have not enough memory: {told(chain)}", _LOST)
-    if _is_result_too_large(error):
+    if is_result_too_large(error):
         return OutsideRefused("Rows do not fit into spark.driver.maxResultSize.", "raise it, and spark.driver.memory.")
     if "OffsetOutOfRange" in text or "data may have been lost" in text.lower() or "KAFKA_DATA_LOSS" in text:
         return SourceLost(f"Kafka no longer has the offsets to read: {told(chain)}", "see docs/runbook.md.")

@@ -14,9 +14,6 @@ LONGEST = 64
 
 NO_LIMIT = 2**62
 
-_LOCAL_BYTES = 64 * 2**20
-"""Windows that are likely smaller than this are decoded in the driver: a Spark job with Python workers costs more."""
-
 _UNKNOWN_BYTES = 4096.0
 """Bytes of a message before any was read."""
 
@@ -106,9 +103,9 @@ class WindowSize:
         """Bytes at which the reading of a window ends."""
         return self.bytes_per_step * self.stretch
 
-    def is_small(self, window: Window) -> bool:
-        """Whether a window likely fits into the driver, undecoded. One that is stretched beyond a step does not."""
-        return window.messages * (self._message_bytes or _UNKNOWN_BYTES) <= min(_LOCAL_BYTES, self.bytes_per_step)
+    def bytes_of(self, window: Window) -> float:
+        """Bytes that the messages of a window likely have, as those had that were read."""
+        return window.messages * (self._message_bytes or _UNKNOWN_BYTES)
 
     def learn(self, size: int, messages: int) -> None:
         """Expect messages like those that were read."""

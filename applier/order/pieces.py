@@ -69,9 +69,6 @@ class Pieces:
     Attributes:
         task: Number of the task.
         part: Number of the part in it.
-        first_ts: Lowest commit ts of its rows; None if it has none.
-        last_ts: Highest commit ts of its rows; 0 if it has none.
-        shows_image: Whether a row is an image, and not a delete.
         columns: Name and type of each key column; without a key `IMAGE`, and all columns.
         ranges: Of each piece the range, or `ANYWHERE`.
         levels: Of each piece how many bits of the hashes are the same.
@@ -83,9 +80,6 @@ class Pieces:
 
     task: int
     part: int
-    first_ts: int | None
-    last_ts: int
-    shows_image: bool
     columns: tuple[tuple[str, pa.DataType], ...]
     ranges: Sequence[int]
     levels: Sequence[int]

@@ -27,7 +27,7 @@ from applier.order.feed_order import FeedOrder
 from applier.pipeline import account
 from applier.pipeline.batches.batch import Batch, ReadExtent, segments_below
 from applier.pipeline.batches.commit import commit, doubt
-from applier.pipeline.batches.far import FarRows
+from applier.pipeline.batches.stager import Stager, StagerHere, stager_of
 from applier.pipeline.dead_letters import set_aside
 from applier.pipeline.scan.statements import Ddl
 from applier.pipeline.scan.window_scan import WindowScan
@@ -42,6 +42,7 @@ from applier.pipeline.tables.filtered import Doubted, owners
 from applier.pipeline.tables.not_found import MissingRows
 from applier.pipeline.tables.target_tables import TargetTables
 from applier.runtime.logs import Stopwatch
+from applier.runtime.places import Places
 
 
 @dataclass(slots=True)
@@ -54,6 +55,7 @@ class WindowApplier:
         targets: The Iceberg tables.
         ddl_handler: Applies DDL to them.
         state: Progress.
+        places: Decides where rows are staged.
 
     Attributes:
         not_found: Rows that changes did not find.
@@ -67,9 +69,10 @@ class WindowApplier:
     targets: TargetTables
     ddl_handler: DdlApplier
     state: State
+    places: Places
     not_found: MissingRows = field(default_factory=MissingRows, init=False)
     commits: list[tuple[TableName, float]] = field(default_factory=list, init=False)
-    far: FarRows | None = field(default=None, init=False)
+    stager: Stager = field(default_factory=StagerHere, init=False)
     fates: Fates = field(default_factory=Counter, init=False)
     lacking: dict[TableName, TableMismatch] = field(default_factory=dict, init=False)
 
@@ -88,7 +91,7 @@ class WindowApplier:
             TransientError: Something outside did not answer.
             TerminalError: The changefeed cannot go on.
         """
-        upto, self.far = cast("int", scan.upto), FarRows.of(scan)
+        upto, self.stager = cast("int", scan.upto), stager_of(scan, self.places)
         parked = self.state.parked
         left_out = parked | scan.parking.keys()
         self.set_apart(self._unfit(scan), Why.ROW)
@@ -268,7 +271,7 @@ class WindowApplier:
         batches = [batch for batch in batches if batch.name not in self.state.parked]
         whole = self.not_found.refusing((batch.name for batch in batches), self.state, self.config)
         unfit: dict[TableName, TerminalError] = {}
-        done = commit(self.targets, batches, self.state.tables, whole, unfit, self.far)
+        done = commit(self.targets, batches, self.state.tables, whole, unfit, self.stager)
         # In the order of the batches, as threads fill it in any: the same run ends for the same reason.
         for name in (batch.name for batch in batches if batch.name in unfit):
             error = unfit[name]

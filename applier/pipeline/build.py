@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import closing, contextmanager, suppress
+from contextlib import ExitStack, closing, contextmanager, suppress
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -17,9 +17,11 @@ from applier.config.readers import refuse_unreadable
 from applier.config.settings import Config
 from applier.config.upstream import admitted, supplied_tables
 from applier.consume.offsets import refuse_gaps
+from applier.consume.runner import Runner, SourceRunner
 from applier.consume.source import Source
-from applier.consume.spark import ArchiveSource, KafkaSource, are_rows_far
+from applier.consume.spark import ArchiveSource, KafkaSource, places
 from applier.consume.staging_folder import staging_folder
+from applier.consume.tasks.spark import TaskRows
 from applier.ddl.schema_tracker import Tables
 from applier.decode.avro.namesakes import Lives
 from applier.decode.dump.export import Export
@@ -45,6 +47,7 @@ from applier.pipeline.tables.target_tables import TargetTables
 from applier.runtime import terminal
 from applier.runtime.jvm.spark_session import running
 from applier.runtime.logs import logger
+from applier.runtime.places import Places
 from applier.runtime.retry import with_retry
 from applier.runtime.stop_requests import STOPPING, leaving
 from applier.runtime.tasks.spark import each
@@ -56,6 +59,7 @@ from applier.sink.control.lease import this_process
 from applier.sink.control.rows import newest_checkpoint
 from applier.sink.control.tables import CHECKPOINTS, CONTROL_TABLES, SCHEMA_CHANGES, namespace
 from applier.sink.iceberg.catalog import Catalog
+from applier.sink.iceberg.java import FileTasks
 from applier.wording import WAY_TO_THE_LAKE
 
 if TYPE_CHECKING:
@@ -95,21 +99,22 @@ def assembled(
     refuse_unreadable(config.tables)
     is_told = _announce_new_catalog(config)
     with running(config, config.catalog.properties) as session:
+        where = places(session, config.source.engine)
+        tasks = FileTasks(partial(each, session), where) if where.has_tasks else None
         with leaving(), STOPPING.waiting(), terminal.waiting("opening the catalog"):
-            far = partial(each, session) if are_rows_far(session, config.source.engine) else None
-            catalog = with_retry(lambda: Catalog(session, config.catalog.name, far))
-        with open_source(config, session) as source:
+            catalog = with_retry(lambda: Catalog(session, config.catalog.name, tasks))
+        with open_runner(config, session, where) as runner:
             me = this_process(unix_ms())
             with leaving(), terminal.waiting("reading the checkpoint and taking the lease"):
                 control, checkpoint = with_retry(
-                    lambda: taken(config, catalog, source, me, look, take_over=take_over, is_told=is_told)
+                    lambda: taken(config, catalog, runner.source, me, look, take_over=take_over, is_told=is_told)
                 )
                 state = with_retry(lambda: State.load(control, checkpoint))
             try:
                 with beating(state, config.run.heartbeat_seconds), leaving(state.control.release):
                     STOPPING.check()
                     with terminal.waiting("reading the tables, and fencing them if another applier held them"):
-                        pipeline = with_retry(lambda: _assembled(config, source, catalog, state))
+                        pipeline = with_retry(lambda: _assembled(config, runner, catalog, state))
                         with_retry(lambda: completeness.keep(state, pipeline.targets))
                     STOPPING.check()
                     yield pipeline
@@ -209,16 +214,16 @@ def _newest_epoch(catalog: Catalog, name: str, left: Sequence[LeftTable]) -> int
     return max([checkpoints.lost_epoch(catalog.load, name), *(item.stamp.epoch for item in left)])
 
 
-def _assembled(config: Config, source: Source, catalog: Catalog, state: State) -> Pipeline:
+def _assembled(config: Config, runner: Runner, catalog: Catalog, state: State) -> Pipeline:
     """The pipeline, unless tables are newer than the checkpoint that this process has just taken."""
     try:
-        return assemble(config, source, catalog, state)
+        return assemble(config, runner, catalog, state)
     except CheckpointConflict as error:
         state.control.confirm()
         raise lost_control.outdated(config.changefeed.name, error.what) from error
 
 
-def assemble(config: Config, source: Source, catalog: Catalog, state: State) -> Pipeline:
+def assemble(config: Config, runner: Runner, catalog: Catalog, state: State) -> Pipeline:
     """Put the stages together."""
     topics.refuse_protocol(state.checkpoint, config.changefeed.protocol)
     state.protocol = config.changefeed.protocol
@@ -247,7 +252,7 @@ def assemble(config: Config, source: Source, catalog: Catalog, state: State) -> 
     state.identity = lambda name: targets.tracked_identity(name, is_settled=name not in state.unsettled)
     _fence(state, targets)
     scanner = WindowScanner(
-        source,
+        runner,
         DecodeTask(
             protocol=config.changefeed.protocol,
             options=options,
@@ -265,7 +270,7 @@ def assemble(config: Config, source: Source, catalog: Catalog, state: State) -> 
     ddl_handler.is_stopped = config.changefeed.on_table_error == "stop"
     maintenance = Maintenance(config.maintenance, targets, state.control.confirm)
     state.config_path = config.path
-    pipeline = Pipeline(config, source, scanner, targets, ddl_handler, state, maintenance)
+    pipeline = Pipeline(config, runner.source, scanner, targets, ddl_handler, state, maintenance)
     pipeline.restore()
     return pipeline
 
@@ -304,16 +309,16 @@ def fence_tables(targets: TargetTables, names: Iterable[TableName], upto: int) -
 
 
 @contextmanager
-def open_source(config: Config, session: SparkSession) -> Iterator[Source]:
-    """The source that the configuration names, and a folder for what it stages, until the block ends."""
+def open_runner(config: Config, session: SparkSession, where: Places) -> Iterator[SourceRunner]:
+    """What reads the source that the configuration names, with a folder for what it stages, until the block ends."""
     section = config.source
-    with staging_folder() as staging:
+    with staging_folder() as staging, ExitStack() as opened:
+        source: Source
         if section.archive is not None:
-            yield ArchiveSource(session, Path(section.archive), staging)
-            return
-        source = KafkaSource(session, section, f"applier-{config.changefeed.name}")
-        with closing(source):
-            yield source
+            source = ArchiveSource(session, Path(section.archive), staging)
+        else:
+            source = opened.enter_context(closing(KafkaSource(session, section, f"applier-{config.changefeed.name}")))
+        yield opened.enter_context(closing(SourceRunner(source, TaskRows(session, source.reading), where)))
 
 
 def supplied(config: Config, state: State | None = None) -> Tables:

@@ -17,13 +17,14 @@ from applier.consume.source import Source
 from applier.consume.window_size import LONGEST, NO_LIMIT, WindowSize, WindowTooLargeError
 from applier.errors import TerminalError
 from applier.pipeline import topics
-from applier.pipeline.batches.far import splits
+from applier.pipeline.batches.stager import splits
 from applier.pipeline.scan.known import Known
 from applier.pipeline.scan.scanner import WindowScanner
 from applier.pipeline.scan.window_scan import WindowScan
 from applier.pipeline.tables.shared_targets import refuse_shared
 from applier.runtime.logs import Stopwatch, logger
 from applier.runtime.outages import OUTAGES
+from applier.runtime.places import Where
 
 if TYPE_CHECKING:
     from applier.pipeline.state import State
@@ -93,6 +94,7 @@ class StepReader:
     state: State
     _size: WindowSize = field(init=False)
     _reported: set[TopicPartition] = field(default_factory=set, init=False)
+    _where: Where = field(default=Where.HERE, init=False)
 
     def __post_init__(self) -> None:
         self._size = WindowSize(self.config.source.messages_per_step, self.config.source.bytes_per_step)
@@ -107,7 +109,7 @@ class StepReader:
         with stopwatch.stage("plan"):
             bounds = capped(self.source.bounds(), ends)
             if _SIZES.isdisjoint(self.config.source.model_fields_set):
-                self._size.shares = self.source.shares
+                self._size.shares = self.scanner.runner.shares
             window = self._next_window(bounds)
             several = len({place.topic for place in bounds}) > 1
             later = capped(self.source.bounds(), ends) if several else bounds
@@ -151,21 +153,31 @@ class StepReader:
         self, window: Window, bounds: Mapping[TopicPartition, OffsetRange], known: Known, stopwatch: Stopwatch
     ) -> tuple[Window, WindowScan]:
         """Scan a window, or a shorter one where its messages have more bytes than a step may read."""
-        most_bytes, is_small = self._size.most_bytes, self.config.source.engine != "spark"
+        most_bytes = self._size.most_bytes
         while True:
-            # A job at each look that finds nothing would keep the executors that wait for it.
-            local = (is_small or not window.messages) and self._size.is_small(window)
-            known = known if local else replace(known, splits=splits(self.targets, self.state.tables))
+            where = self._place(window, bounds, is_whole=most_bytes == NO_LIMIT)
+            if where is Where.TASKS:
+                known = replace(known, splits=splits(self.targets, self.state.tables))
             try:
                 limits = self._size.limits(most_bytes)
-                return window, self.scanner.scan(window, known, stopwatch, local=local, limits=limits)
+                return window, self.scanner.scan(window, known, stopwatch, where=where, limits=limits)
             except WindowTooLargeError as found:
                 self._size.learn(found.size, found.messages)
             shorter = self._next_window(bounds, window.messages // 2)
             if shorter.messages >= window.messages:
                 # It cannot be shorter: a step that failed left tables as far as its end, or it is a message each.
-                most_bytes, is_small = NO_LIMIT, False
+                most_bytes = NO_LIMIT
             window = shorter
+
+    def _place(self, window: Window, bounds: Mapping[TopicPartition, OffsetRange], *, is_whole: bool) -> Where:
+        """Where a window is decoded; one that had too many bytes and cannot be shorter is not read at once."""
+        behind = sum(max(0, bounds[place].end - span.end) for place, span in window.ranges.items() if place in bounds)
+        most = 0 if is_whole else self.config.source.bytes_per_step
+        choice = self.scanner.runner.placement(window, self._size.bytes_of(window), most, behind)
+        if window.messages and choice.where is not self._where:
+            logger().info("window placed", messages=window.messages, where=str(choice.where), because=choice.because)
+            self._where = choice.where
+        return choice.where
 
     def _report_empty(self, window: Window, empty: Mapping[TopicPartition, int]) -> None:
         """Refuse offsets without a message, or log them once for each partition."""

@@ -108,7 +108,8 @@ class Pipeline:
 
     def __post_init__(self) -> None:
         self._reader = StepReader(self.config, self.source, self.scanner, self.targets, self.state)
-        self._applier = WindowApplier(self.config, self.source, self.targets, self.ddl_handler, self.state)
+        places = self.scanner.runner.places
+        self._applier = WindowApplier(self.config, self.source, self.targets, self.ddl_handler, self.state, places)
 
     def decoder(self) -> Decoder:
         """A decoder of the feed."""

@@ -237,7 +237,7 @@ class Upkeep:
             return None
         # Tasks take a group each; one process all of them, one after the other.
         size, rows = limits.unit_bytes, math.inf
-        if table.java.each is None:
+        if table.java.tasks is None:
             size, rows = min(size, merge.MOST_BYTES), merge.MOST_ROWS
         for path, known in (self.writer.index or FileIndex(None, ())).files.items():
             files.files[path].deleted = known.deleted

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -14,8 +15,8 @@ from applier.commands.init.command import init
 from applier.commands.init.look import look
 from applier.commands.init.write import Answers
 from applier.config.settings import load
+from applier.consume.spark import KafkaSource
 from applier.errors import ConfigError, SourceLost
-from applier.pipeline.build import open_source
 from applier.runtime.figures import counted
 from tests import recordings
 from tests.integration.test_kafka_source import produce
@@ -31,7 +32,7 @@ pytestmark = [pytest.mark.kafka, pytest.mark.spark, pytest.mark.usefixtures("top
 @pytest.fixture
 def topics_in_spark(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
     """The JVM of the tests asks the broker: one more would cost a second a test."""
-    monkeypatch.setattr(init_look, "topics_alone", lambda config: open_source(config, spark))
+    monkeypatch.setattr(init_look, "topics_alone", lambda config: closing(KafkaSource(spark, config.source, "init")))
 
 
 def test_a_first_configuration_comes_from_a_look_at_the_broker(kafka: Broker, tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
@@ -24,11 +25,14 @@ from applier.changefeed.window import OffsetRange, Window
 from applier.config.source import SourceSection
 from applier.consume.kafka import client as kafka_client
 from applier.consume.kafka.spark import in_blocks, topic_blocks
+from applier.consume.runner import SourceRunner
 from applier.consume.spark import KafkaSource
 from applier.consume.tasks import plan
+from applier.consume.tasks.spark import TaskRows
 from applier.consume.window_size import Limits
 from applier.errors import SourceLost, TransientError
 from applier.pipeline.scan.tails import TAIL_MESSAGES
+from applier.runtime.places import Places, Where
 from tests.integration.test_kafka_changes import until
 
 if TYPE_CHECKING:
@@ -39,9 +43,17 @@ if TYPE_CHECKING:
 PAYLOADS = (b"", None, b"\x00\xff" * 50, b"text", bytes(range(256)) * 40)
 
 
-def _source(spark: SparkSession, broker: Broker, *topics: str, engine: str = "auto") -> KafkaSource:
+def _source(spark: SparkSession, broker: Broker, *topics: str) -> KafkaSource:
     kafka = {"topics": topics, "kafka.bootstrap.servers": broker.bootstrap}
-    return KafkaSource(spark, SourceSection.model_validate({"engine": engine, "kafka": kafka}), "reads")
+    return KafkaSource(spark, SourceSection.model_validate({"kafka": kafka}), "reads")
+
+
+@contextmanager
+def _runner(spark: SparkSession, broker: Broker, *topics: str) -> Iterator[SourceRunner]:
+    with closing(_source(spark, broker, *topics)) as source:
+        tasks = TaskRows(spark, source.reading)
+        with closing(SourceRunner(source, tasks, Places())) as runner:
+            yield runner
 
 
 @pytest.fixture(scope="module")
@@ -163,11 +175,9 @@ def test_tasks_read_thin_partitions_together_and_parts_of_thick_ones(
     monkeypatch.setattr(plan, "_LEAST", 1)
     spans = {("reads-a", 0): (0, 300), ("reads-a", 1): (3, 10), ("reads-b", 0): (0, 300), ("reads-b", 1): (10, 40)}
     window = Window({TopicPartition(*place): OffsetRange(*span) for place, span in spans.items()})
-    tasks = _source(spark, kafka, "reads-b", "reads-a", engine="spark")
-    try:
-        found = tasks.map(window, _Seen(Limits(at_once=100, here=0, whole=frozenset({"reads-b"}))))
-    finally:
-        tasks.close()
+    seen = _Seen(Limits(at_once=100, here=0, whole=frozenset({"reads-b"})))
+    with _runner(spark, kafka, "reads-b", "reads-a") as runner:
+        found = runner.run(window, seen, Where.TASKS).results
 
     every = [item for task in found for item in task]
     assert sorted(map(len, found)) == [37, 100, 100, 100, 300]
@@ -295,32 +305,28 @@ def test_offsets_without_a_message_end_a_read(spark: SparkSession, kafka: Broker
     source.close()
 
 
-@pytest.mark.parametrize("engine", ["driver", "spark"])
+@pytest.mark.parametrize("where", [Where.IN_CHUNKS, Where.TASKS])
 def test_a_broker_that_sends_nothing_is_named(
-    engine: str, spark: SparkSession, kafka: Broker, source: KafkaSource, monkeypatch: pytest.MonkeyPatch
+    where: Where, spark: SparkSession, kafka: Broker, source: KafkaSource, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It is tried again, and not waited for without end."""
     del source  # It has made the topics.
     monkeypatch.setattr(kafka_client, "SILENT_SECONDS", 0.1)
     window = Window({TopicPartition("reads-a", 0): OffsetRange(0, 1_000)})
-    reader = _source(spark, kafka, "reads-a", engine=engine)
+    said = r"no message came for a minute, though the topic has more\..* Hint: .*again"
 
-    with pytest.raises(
-        TransientError, match=r"no message came for a minute, though the topic has more\..* Hint: .*again"
-    ):
-        reader.map(window, _Seen(Limits(at_once=1_000, here=0, whole=frozenset())))
-    reader.close()
+    with _runner(spark, kafka, "reads-a") as runner, pytest.raises(TransientError, match=said):
+        runner.run(window, _Seen(Limits(at_once=1_000, here=0, whole=frozenset())), where)
 
 
-@pytest.mark.parametrize("engine", ["driver", "spark"])
+@pytest.mark.parametrize("where", [Where.IN_CHUNKS, Where.TASKS])
 def test_offsets_that_kafka_never_had_are_named(
-    engine: str, spark: SparkSession, kafka: Broker, source: KafkaSource
+    where: Where, spark: SparkSession, kafka: Broker, source: KafkaSource
 ) -> None:
     """Nobody begins somewhere else instead."""
     del source  # It has made the topics.
     window = Window({TopicPartition("reads-a", 0): OffsetRange(5_000, 6_000)})
-    reader = _source(spark, kafka, "reads-a", engine=engine)
+    said = "Kafka no longer has the offsets to read"
 
-    with pytest.raises(SourceLost, match="Kafka no longer has the offsets to read"):
-        reader.map(window, _Seen(Limits(at_once=1_000, here=0, whole=frozenset())))
-    reader.close()
+    with _runner(spark, kafka, "reads-a") as runner, pytest.raises(SourceLost, match=said):
+        runner.run(window, _Seen(Limits(at_once=1_000, here=0, whole=frozenset())), where)

@@ -14,12 +14,11 @@ import pytest
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from applier.changefeed.message import TopicPartition
-from applier.consume import window_size
 from applier.consume.kafka import admin as kafka_admin
-from applier.consume.workers import pool
 from applier.errors import SourceLost, TransientError, WatermarkStalled
 from applier.pipeline.stall import refuse_stall
 from tests import recordings
+from tests.placing import place_by
 from tests.replay import Replay, differences, replay
 from tests.services.kafka import send
 
@@ -127,7 +126,7 @@ def test_broker_gives_the_same_tables_as_the_archive_although_it_is_restarted(
 @pytest.fixture
 def large_windows(monkeypatch: pytest.MonkeyPatch) -> None:
     """Every window counts as too large to be held."""
-    monkeypatch.setattr(window_size, "_LOCAL_BYTES", 0)
+    place_by(monkeypatch, window_bytes=0)
     monkeypatch.setattr("applier.consume.spark._CHUNK_BYTES", 4_000)
 
 
@@ -143,7 +142,7 @@ def test_tasks_of_spark_give_the_same_tables_as_the_driver(
     many: int,
 ) -> None:
     """Large windows are decoded while they are read, by one process or by several, or in Spark's tasks."""
-    monkeypatch.setattr(pool, "_MANY_MESSAGES", many)
+    place_by(monkeypatch, window_bytes=0, process_messages=many)
     name = f"{engine}-{many}"
     topics = produce(kafka.bootstrap, recordings.records("txns", "simple-json"), topic_prefix=f"{name}-")
     found = from_kafka(
@@ -161,7 +160,7 @@ def test_a_decoding_process_that_is_killed_costs_a_step(
     spark: SparkSession, kafka: Broker, lake: dict[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The step is tried again, by new processes, and every cell is right in the end."""
-    monkeypatch.setattr(pool, "_MANY_MESSAGES", 0)
+    place_by(monkeypatch, window_bytes=0, process_messages=0)
     records = list(recordings.records("txns", "simple-json"))
     topics = produce(kafka.bootstrap, records, topic_prefix="killed-")
     found = from_kafka(

@@ -10,9 +10,9 @@ from confluent_kafka import Producer
 
 from applier.commands import dead_letters
 from applier.config import settings
-from applier.consume import window_size
 from tests import recordings
 from tests.integration.test_kafka_source import from_kafka, produce
+from tests.placing import place_by
 from tests.recovery.process import Applier, once
 from tests.replay import Replay, differences, replay
 from tests.services.kafka import send
@@ -157,7 +157,7 @@ def test_windows_of_large_messages_are_shorter_and_lose_nothing(
     local_bytes: int,
 ) -> None:
     """A burst of larger messages is read again in shorter windows; the tables are right at the end."""
-    monkeypatch.setattr(window_size, "_LOCAL_BYTES", local_bytes)
+    place_by(monkeypatch, window_bytes=local_bytes)
     name = f"bytes-{min(local_bytes, 1)}"
     records = list(recordings.records("txns", "simple-json"))
     topics = produce(kafka.bootstrap, records, topic_prefix=f"{name}-")

@@ -13,9 +13,11 @@ from _pytest.mark.structures import ParameterSet
 from applier.config import settings
 from applier.consume.window_size import Limits
 from applier.decode.protocols import build
-from applier.pipeline.batches import far
+from applier.pipeline.batches import stager
+from applier.pipeline.batches.stager import StagerInTasks
 from applier.pipeline.build import decoder_options
 from applier.pipeline.scan.decode_task import DecodeTask
+from tests.placing import place_by
 from tests.recorded.test_protocols import STOPPED, UNTOLD, advance, cases, replaying, unexplained
 from tests.replay import doubted, ends_at
 
@@ -39,8 +41,9 @@ def variants() -> Iterator[ParameterSet]:
 def _small(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let all rows go from task to task, those of a table in several shares."""
     monkeypatch.setattr("applier.pipeline.build.DecodeTask", partial(DecodeTask, limits=Limits(piece_rows=8)))
-    monkeypatch.setattr(far, "LEAST_BYTES", 200)
-    monkeypatch.setattr(far, "SHARE_BYTES", 1_000)
+    monkeypatch.setattr(stager, "LEAST_SHARE_BYTES", 200)
+    monkeypatch.setattr(stager, "SHARE_BYTES", 1_000)
+    place_by(monkeypatch, has_tasks=True, is_forced=True, staged_bytes=200)
 
 
 @pytest.mark.parametrize(("scenario", "protocol", "variant"), list(variants()))
@@ -50,7 +53,6 @@ def test_tables_are_equal_where_tasks_stage_them(
     """At the first and the last recorded resolved ts, with the long way between them in one go."""
     with replaying(scenario, protocol, variant, lake, tmp_path, f"far-{scenario}-{variant}") as found:
         found.raw["changefeed"]["on_table_error"] = "stop"
-        found.raw.setdefault("source", {})["engine"] = "spark"
         states = list(ends_at(scenario, variant, build(protocol, decoder_options(settings.parse(found.raw)))))
         untold = UNTOLD.get((scenario, variant), ())
         with found.running(spark) as pipeline:
@@ -58,5 +60,5 @@ def test_tables_are_equal_where_tasks_stage_them(
                 assert advance(pipeline, ends).error is None
                 problems = [p for p in unexplained(found, state, protocol) if not p.startswith(untold)]
                 assert problems == [], f"at resolved ts {state['resolved_ts']}"
-            assert pipeline.source.kept is not None
+            assert isinstance(pipeline._applier.stager, StagerInTasks)
             assert doubted(found, pipeline) == {}

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING
 import pytest
 from structlog.testing import capture_logs
 
-from applier.consume import window_size
 from applier.errors import SourceLost
 from tests import recordings
+from tests.placing import place_by
 from tests.replay import differences, replay
 
 if TYPE_CHECKING:
@@ -24,7 +24,7 @@ def test_offsets_without_a_message_are_refused_or_counted(
     local_bytes: int, spark: SparkSession, lake: dict[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A watermark is taken out of the middle of a recording: nobody can tell that it was no row."""
-    monkeypatch.setattr(window_size, "_LOCAL_BYTES", local_bytes)
+    place_by(monkeypatch, window_bytes=local_bytes)
     found = replay("pk", "simple-json", lake, tmp_path, "simple", name=f"missing-{min(local_bytes, 1)}")
     with gzip.open(found.raw["source"]["archive"], "rt", encoding="utf-8") as lines:
         kept = [json.loads(line) for line in lines]

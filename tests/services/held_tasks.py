@@ -25,7 +25,7 @@ from pathlib import Path
 FOLDER = Path({folder!r})
 PLACES = {{
     "applier.pipeline.scan.decode_task": ("DecodeTask", "decode"),
-    "applier.pipeline.batches.far": ("Work", "stage"),
+    "applier.pipeline.batches.stager": ("Work", "stage"),
     "applier.sink.format.storage": ("LocalStorage", "create"),
 }}
 

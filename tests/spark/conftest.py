@@ -14,8 +14,10 @@ from pyspark.sql import SparkSession
 
 from applier.pipeline.schema_changes import apply_to_rows
 from applier.runtime import failpoints
+from applier.runtime.places import Places
 from applier.runtime.tasks.spark import each
 from applier.sink.iceberg.catalog import Catalog
+from applier.sink.iceberg.java import FileTasks
 from applier.sink.write import file_groups
 from tests.spark.ddl_applier import Applier, Crash, Start
 from tests.spark.upstream_table import Upstream
@@ -81,8 +83,7 @@ def in_tasks(spark: SparkSession, lake: Catalog, monkeypatch: pytest.MonkeyPatch
             actions.append(action.partition(" table ")[0])
             return each(spark, action, work, parts)
 
-        monkeypatch.setattr(lake.java, "each", done)
-        monkeypatch.setattr(file_groups, "LEAST_BYTES", 0)
+        monkeypatch.setattr(lake.java, "tasks", FileTasks(done, Places(has_tasks=True, file_bytes=-1)))
         monkeypatch.setattr(file_groups, "GROUP_BYTES", 1000)
         return actions
 

@@ -29,6 +29,7 @@ from applier.sink.control.control import Control, unix_ms
 from applier.sink.control.lease import this_process
 from applier.sink.iceberg.catalog import Catalog
 from tests.spark.feeds import read
+from tests.spark.writes import apply
 
 Row = tuple[Any, ...]
 
@@ -91,7 +92,7 @@ class Applier:
         fresh = pa.array([False] * len(rows), pa.bool_())
         batch = ChangeBatch(upserts, fresh, upserts.slice(0, 0).select(list(version.key)))
         bag = KeylessBatch(upserts, upserts.slice(0, 0))
-        writer.apply(batch if version.key else bag, self.targets.feed.stamp(self.clock), exact=False)
+        apply(writer, batch if version.key else bag, self.targets.feed.stamp(self.clock), exact=False)
 
     def checkpoint(self) -> None:
         """End a step."""

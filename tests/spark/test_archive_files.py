@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -15,11 +16,14 @@ from applier.changefeed.message import MESSAGE_SCHEMA
 from applier.changefeed.table import Column, ColumnType, TableName, TableVersion
 from applier.changefeed.types import TypeRules
 from applier.changefeed.window import Window
+from applier.consume.runner import SourceRunner
 from applier.consume.spark import ArchiveSource
+from applier.consume.tasks.spark import TaskRows
 from applier.decode.options import DecoderOptions
 from applier.order.merge import merge_bag
 from applier.pipeline.scan.decode_task import DecodeTask
 from applier.pipeline.scan.task_result import TaskResult
+from applier.runtime.places import Places, Where
 
 pytestmark = pytest.mark.spark
 
@@ -45,9 +49,11 @@ def test_no_keyless_row_is_lost_between_files(spark: SparkSession, tmp_path: Pat
     source = ArchiveSource(spark, tmp_path, tmp_path / "staging")
     job = DecodeTask("simple", DecoderOptions(), TypeRules(), ("*.*",), (TABLE,), upto=8)
 
-    found = TaskResult.sum(source.map(Window(source.bounds()), job))
-    assert source.kept is not None
-    parts = [pa.ipc.open_stream(body).read_all() for body in source.kept.collect().values()]
+    with closing(SourceRunner(source, TaskRows(spark, source.reading), Places())) as runner:
+        ran = runner.run(Window(source.bounds()), job, Where.TASKS)
+        found = TaskResult.sum(ran.results)
+        assert ran.kept is not None
+        parts = [pa.ipc.open_stream(body).read_all() for body in ran.kept.collect().values()]
 
     assert found.counts["applied"] == 8
     assert not any(replay for rows in parts for replay in rows["\0replay"].to_pylist())

@@ -29,6 +29,7 @@ from applier.sink.format.own_columns import COLUMNS
 from applier.sink.iceberg.catalog import Catalog, Table
 from applier.sink.write.table_writer import TableWriter
 from tests.spark.feeds import Feed, read
+from tests.spark.writes import apply
 
 pytestmark = pytest.mark.spark
 
@@ -50,7 +51,7 @@ class Last:
         """Apply one more batch."""
         self.ts += 1
         marks = {"applier.ddl": f"{self.ts} x"}
-        self.writer.apply(self.feed.batch(), Stamp("shop", 1, self.ts, marks), exact=True)
+        apply(self.writer, self.feed.batch(), Stamp("shop", 1, self.ts, marks), exact=True)
 
     def table(self) -> Table:
         """The table, loaded anew."""
@@ -83,7 +84,7 @@ def test_an_idle_table_refuses_the_last_holder(last: Last) -> None:
     newer = TableWriter(last.table(), "shop", 2)
     assert stamped(newer) == Stamp("shop", 2, 1, {"applier.ddl": "1 x"})
     last.feed.rows = known
-    newer.apply(last.feed.batch(), Stamp("shop", 2, 2), exact=True)
+    apply(newer, last.feed.batch(), Stamp("shop", 2, 2), exact=True)
     last.feed.check(read(last.spark, last.name))
 
 

@@ -28,6 +28,7 @@ from applier.sink.write import merge
 from applier.sink.write.table_writer import TableWriter
 from tests.replay import differences, ends_at, replay
 from tests.spark.feeds import KINDS, Feed, read, sql_name
+from tests.spark.writes import apply
 
 pytestmark = pytest.mark.spark
 
@@ -70,7 +71,7 @@ class Case:
     def apply(self) -> int:
         """Apply one more batch."""
         self.ts += 1
-        return self.writer.apply(self.feed.batch(), Stamp("shop", 2, self.ts), exact=True).snapshot_id
+        return apply(self.writer, self.feed.batch(), Stamp("shop", 2, self.ts), exact=True).snapshot_id
 
     def check(self) -> None:
         """Assert that the table has the rows of the model, and that its head and its properties carry the stamp."""
@@ -178,7 +179,7 @@ def test_rows_keep_their_identity(spark: SparkSession, lake: Catalog, fresh_name
             known = list(case.feed.rows)[:2]
             batch = case.feed.taken(dict.fromkeys(known, (7, "again", None)), set())
             case.ts += 1
-            case.writer.apply(batch, Stamp("shop", 2, case.ts), exact=True)
+            apply(case.writer, batch, Stamp("shop", 2, case.ts), exact=True)
             case.apply()
         case.check()
     # A DDL of the feed would say that the columns are applier's still.
@@ -197,10 +198,13 @@ def test_file_with_many_dead_rows_is_rewritten_alone(spark: SparkSession, lake: 
     feed = Feed(("long",))
     writer = TableWriter(feed.create(lake, name, properties={"write.target-file-size-bytes": "1000"}), "shop", 1)
     for first in (0, 100):
-        writer.apply(
-            feed.taken({(first + key,): (1, "", None) for key in range(50)}, set()), Stamp("shop", 1, 1), exact=True
+        apply(
+            writer,
+            feed.taken({(first + key,): (1, "", None) for key in range(50)}, set()),
+            Stamp("shop", 1, 1),
+            exact=True,
         )
-    writer.apply(feed.taken({}, {(key,) for key in range(20)}), Stamp("shop", 1, 2), exact=True)
+    apply(writer, feed.taken({}, {(key,) for key in range(20)}), Stamp("shop", 1, 2), exact=True)
     upkeep = Upkeep(writer, replace(LIMITS, small_files=50))
     assert upkeep.is_worn
     before = set(writer.index.files if writer.index else ())
@@ -244,7 +248,7 @@ def test_newer_applier_that_writes_meanwhile_wins(
     """A commit that slips in between the rewrite and its publication refuses it, and nothing of it is seen."""
     case = Case(spark, lake, fresh_name(), is_far=is_far)
     _write_meanwhile(
-        monkeypatch, lambda: case.other(5).apply(case.feed.batch(), Stamp("shop", 5, 9), exact=False), work
+        monkeypatch, lambda: apply(case.other(5), case.feed.batch(), Stamp("shop", 5, 9), exact=False), work
     )
 
     with pytest.raises(CheckpointConflict, match="epoch 5"):

@@ -22,6 +22,7 @@ from applier.sink.upkeep import Thresholds, Upkeep
 from applier.sink.write.table_writer import TableWriter
 from tests.spark.ddl_applier import Applier, Start
 from tests.spark.feeds import Feed, read, sql_name
+from tests.spark.writes import apply
 
 pytestmark = pytest.mark.spark
 
@@ -57,7 +58,7 @@ def old_table(lake: Catalog, name: tuple[str, str], location: str, epoch: int = 
     """A table with rows at a location of which nothing says that it belongs to this table alone."""
     feed = Feed(("long",))
     writer = TableWriter(feed.create(lake, name, location=location), "shop", epoch)
-    writer.apply(feed.batch(), Stamp("shop", epoch, 1), exact=True)
+    apply(writer, feed.batch(), Stamp("shop", epoch, 1), exact=True)
     return feed, writer
 
 
@@ -125,7 +126,7 @@ def test_a_name_longer_than_a_folder_name_may_be_works(
     feed = Feed(("long",))
     writer = TableWriter(feed.create(lake, name), "shop", 1)
 
-    writer.apply(feed.batch(), Stamp("shop", 1, 1), exact=True)
+    apply(writer, feed.batch(), Stamp("shop", 1, 1), exact=True)
 
     feed.check(read(spark, name))
     assert max(len(part.encode()) for part in writer.table.location.split("/")) <= 255
@@ -173,7 +174,7 @@ def test_metadata_that_cannot_be_read_may_be_another_table(
     """A metadata file that nothing can read keeps the files beside it, as it may list them."""
     feed = Feed(("long",))
     writer = TableWriter(feed.create(lake, fresh_name()), "shop", 1)
-    writer.apply(feed.batch(), Stamp("shop", 1, 1), exact=True)
+    apply(writer, feed.batch(), Stamp("shop", 1, 1), exact=True)
     broken, left = aged(writer, "metadata/00001-x.metadata.json"), aged(writer)
 
     assert Upkeep(writer, AT_ONCE, Neighbours(lake)).remove_orphans() == {"orphans": 0}
@@ -193,7 +194,7 @@ def test_a_table_with_its_metadata_elsewhere_keeps_its_data(
     other = Feed(("long",))
     paths = {"write.data.path": f"{location}/data"}
     guest = TableWriter(other.create(lake, beside, properties=paths), "shop", 1)
-    guest.apply(other.batch(), Stamp("shop", 1, 1), exact=True)
+    apply(guest, other.batch(), Stamp("shop", 1, 1), exact=True)
 
     assert Upkeep(writer, AT_ONCE, Neighbours(lake, stray_seconds=600)).remove_orphans() == {"orphans": 0}
 
@@ -211,7 +212,7 @@ def test_files_that_a_moved_table_left_behind_stay(
     options = {"write.metadata.previous-versions-max": "1", "write.metadata.delete-after-commit.enabled": "true"}
     other = Feed(("long",))
     guest = TableWriter(other.create(lake, moved, location=location, properties=options), "shop", 1)
-    guest.apply(other.batch(), Stamp("shop", 1, 1), exact=True)
+    apply(guest, other.batch(), Stamp("shop", 1, 1), exact=True)
     spark.sql(f"ALTER TABLE {sql_name(moved)} SET LOCATION '{location}-elsewhere'")
     for _ in range(2):
         spark.sql(f"ALTER TABLE {sql_name(moved)} SET TBLPROPERTIES ('a' = 'b')")
@@ -234,7 +235,7 @@ def test_a_table_registered_under_a_second_name_keeps_its_files(
     name, copy = fresh_name(), fresh_name()
     feed = Feed(("long",))
     writer = TableWriter(feed.create(lake, name), "shop", 1)
-    writer.apply(feed.batch(), Stamp("shop", 1, 1), exact=True)
+    apply(writer, feed.batch(), Stamp("shop", 1, 1), exact=True)
     metadata = writer.table.handle.operations().current().metadataFileLocation()
     spark.sql(f"CALL lake.system.register_table(table => '{'.'.join(copy)}', metadata_file => '{metadata}')")
     spark.table(sql_name(name)).writeTo(sql_name(copy)).append()
@@ -253,7 +254,7 @@ def test_a_table_whose_files_are_shared_keeps_all_of_them(lake: Catalog, fresh_n
     table = feed.create(lake, fresh_name(), properties={"gc.enabled": "false"})
     writer = TableWriter(table, "shop", 1)
     for ts in (1, 2):
-        writer.apply(feed.batch(), Stamp("shop", 1, ts), exact=True)
+        apply(writer, feed.batch(), Stamp("shop", 1, ts), exact=True)
     left, upkeep = aged(writer), Upkeep(writer, Thresholds(snapshots=1, orphan_hours=-1), Neighbours(lake))
     before = upkeep.snapshots
 
@@ -285,7 +286,7 @@ def test_a_clock_that_runs_ahead_makes_no_file_old(lake: Catalog, fresh_name: Na
     """The age of a file is measured by the clock of storage: a new file stays, whatever the time is here."""
     feed = Feed(("long",))
     writer = TableWriter(feed.create(lake, fresh_name()), "shop", 1)
-    writer.apply(feed.batch(), Stamp("shop", 1, 1), exact=True)
+    apply(writer, feed.batch(), Stamp("shop", 1, 1), exact=True)
     old, young = aged(writer), aged(writer, "data/young.parquet")
     os.utime(young)
 
@@ -305,7 +306,7 @@ def test_a_catalog_that_decides_on_locations_gets_its_way(spark: SparkSession, t
     feed = Feed(("long",))
 
     writer = TableWriter(feed.create(paths, ("shop", "a")), "shop", 1)
-    writer.apply(feed.batch(), Stamp("shop", 1, 1), exact=True)
+    apply(writer, feed.batch(), Stamp("shop", 1, 1), exact=True)
 
     assert writer.table.location.endswith("/paths/shop/a")
     assert writer.table.setting(OWN_LOCATION) is None

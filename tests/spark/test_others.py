@@ -19,6 +19,7 @@ from applier.sink.iceberg.catalog import Catalog
 from applier.sink.write.table_writer import TableWriter
 from tests.spark.feeds import read, sql_name
 from tests.spark.test_sink_commit import Case
+from tests.spark.writes import apply
 
 pytestmark = pytest.mark.spark
 
@@ -45,7 +46,7 @@ def restart(case: Case) -> TableWriter:
 def add(case: Case, key: int) -> None:
     """Apply an INSERT of a key that is new upstream."""
     case.ts += 1
-    case.writer.apply(case.feed.taken({(key,): (2, "ours", None)}, set()), Stamp("shop", 2, case.ts), exact=True)
+    apply(case.writer, case.feed.taken({(key,): (2, "ours", None)}, set()), Stamp("shop", 2, case.ts), exact=True)
 
 
 def expire(case: Case) -> None:
@@ -110,7 +111,7 @@ def test_a_table_that_was_rolled_back_is_refused(case: Case, *, running: bool) -
 def test_a_table_that_was_rolled_back_within_one_stamp_is_refused(case: Case, *, running: bool) -> None:
     """Two commits may carry the same stamp: the snapshot that the table had shows what it lacks."""
     newest = case.apply()
-    case.writer.apply(case.feed.taken({(12345,): (2, "ours", None)}, set()), Stamp("shop", 2, case.ts), exact=True)
+    apply(case.writer, case.feed.taken({(12345,): (2, "ours", None)}, set()), Stamp("shop", 2, case.ts), exact=True)
     listed = case.writer.head
     case.spark.sql(f"CALL lake.system.rollback_to_snapshot('{'.'.join(case.name)}', {newest})")
     writer = case.writer if running else restart(case)
@@ -236,7 +237,7 @@ def test_a_locked_catalog_is_waited_for(case: Case, warehouse: Path, monkeypatch
     monkeypatch.setattr("applier.sink.commit.committer.ATTEMPTS", 1)
     try:
         batch = case.feed.taken({(12345,): (2, "ours", None)}, set())
-        with_retry(lambda: case.writer.apply(batch, Stamp("shop", 2, 3), exact=True))
+        with_retry(lambda: apply(case.writer, batch, Stamp("shop", 2, 3), exact=True))
     finally:
         lock.close()
 

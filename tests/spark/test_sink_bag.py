@@ -12,12 +12,12 @@ import pytest
 from pyspark.sql import SparkSession
 
 from applier.changefeed.change_batch import KeylessBatch
-from applier.changefeed.table import TableName
 from applier.errors import TableIncomplete
 from applier.sink.commit.stamp import Stamp
 from applier.sink.iceberg.catalog import Catalog, PartitionField
 from applier.sink.write.table_writer import TableWriter
 from tests.spark.feeds import read
+from tests.spark.writes import apply
 
 pytestmark = pytest.mark.spark
 
@@ -57,7 +57,7 @@ def test_each_delete_removes_exactly_one_equal_row(
         deletes = choices.sample(list(bag.elements()), min(choices.randint(0, 25), bag.total()))
         bag.subtract(deletes)
         batch = KeylessBatch(_table(inserts), _table([rows[key] for key in deletes]))
-        writer.apply(batch, Stamp("shop", 1, step), exact=True)
+        apply(writer, batch, Stamp("shop", 1, step), exact=True)
 
     assert Counter(map(_text, read(spark, name).to_pylist())) == +bag
 
@@ -75,9 +75,9 @@ def test_missing_row_is_a_mismatch_only_where_the_table_is_exact(
     batch = KeylessBatch(_table([]), _table([row, row]))
 
     with pytest.raises(TableIncomplete, match="does not hold 2 rows that the feed updates or deletes"):
-        writer.apply(batch, Stamp("shop", 1, 1), exact=True, whole=TableName("shop", "t"))
+        apply(writer, batch, Stamp("shop", 1, 1), exact=True, is_complete=True)
 
-    assert writer.apply(batch, Stamp("shop", 1, 1), exact=False).rows_deleted == 0
+    assert apply(writer, batch, Stamp("shop", 1, 1), exact=False).rows_deleted == 0
 
 
 def test_a_column_of_another_writer_does_not_distinguish_rows(
@@ -89,16 +89,19 @@ def test_a_column_of_another_writer_does_not_distinguish_rows(
     table = lake.load(name)
     assert table is not None
     row, other = _row(random.Random(1)), _row(random.Random(2))
-    TableWriter(table, "shop", 1).apply(
-        KeylessBatch(_table([row, row, other]), _table([])), Stamp("shop", 1, 1), exact=True
+    apply(
+        TableWriter(table, "shop", 1),
+        KeylessBatch(_table([row, row, other]), _table([])),
+        Stamp("shop", 1, 1),
+        exact=True,
     )
     spark.sql(f"ALTER TABLE lake.{'.'.join(name)} ADD COLUMN note string")
     spark.sql(f"UPDATE lake.{'.'.join(name)} SET note = uuid()")
     table = lake.load(name)
     assert table is not None
 
-    applied = TableWriter(table, "shop", 1).apply(
-        KeylessBatch(_table([]), _table([row])), Stamp("shop", 1, 2), exact=True
+    applied = apply(
+        TableWriter(table, "shop", 1), KeylessBatch(_table([]), _table([row])), Stamp("shop", 1, 2), exact=True
     )
 
     assert applied.not_found == 0

@@ -11,7 +11,6 @@ from pyiceberg.catalog.sql import SqlCatalog
 from pyspark.sql import SparkSession
 
 from applier.changefeed.change_batch import ChangeBatch
-from applier.changefeed.table import TableName
 from applier.errors import TableIncomplete
 from applier.sink.commit.stamp import Stamp
 from applier.sink.format.storage import local_path
@@ -21,6 +20,7 @@ from applier.sink.iceberg.files import JavaStorage
 from applier.sink.write.key_cache import SMALL
 from applier.sink.write.table_writer import TableWriter
 from tests.spark.feeds import KINDS, Feed, read, sql_name
+from tests.spark.writes import apply
 
 pytestmark = pytest.mark.spark
 
@@ -47,7 +47,7 @@ def test_table_equals_model_after_every_batch(
     writer = TableWriter(feed.create(lake, name, partition=partition, format_version=version), "shop", 1)
 
     for step in range(1, 6):
-        writer.apply(feed.batch(), Stamp("shop", 1, step), exact=step % 2 == 0)
+        apply(writer, feed.batch(), Stamp("shop", 1, step), exact=step % 2 == 0)
         if step in (2, 5):
             feed.check(read(spark, name))
 
@@ -64,7 +64,7 @@ def test_table_equals_merge(spark: SparkSession, lake: Catalog, fresh_name: Name
 
     for step in range(1, 4):
         batch = feed.batch()
-        writer.apply(batch, Stamp("shop", 1, step), exact=False)
+        apply(writer, batch, Stamp("shop", 1, step), exact=False)
         _merge(spark, merged, batch)
 
     order: Any = [("k0", "ascending"), ("k1", "ascending")]
@@ -78,7 +78,7 @@ def test_pyiceberg_reads_the_same_rows(lake: Catalog, fresh_name: Name, warehous
     feed = Feed(("string",))
     writer = TableWriter(feed.create(lake, name, format_version=version), "shop", 1)
     for step in range(1, 6):
-        writer.apply(feed.batch(), Stamp("shop", 1, step), exact=False)
+        apply(writer, feed.batch(), Stamp("shop", 1, step), exact=False)
 
     catalog = SqlCatalog("lake", uri=f"sqlite:///{warehouse}/catalog.db", warehouse=f"file://{warehouse}/tables")
     rows = catalog.load_table(name).scan().to_arrow()
@@ -97,7 +97,7 @@ def test_vectors_are_replaced_wherever_their_manifests_went(
     writer = TableWriter(feed.create(lake, name, properties={"commit.manifest.min-count-to-merge": merged}), "shop", 1)
 
     for step in range(1, 25):
-        writer.apply(feed.batch(20), Stamp("shop", 1, step), exact=False)
+        apply(writer, feed.batch(20), Stamp("shop", 1, step), exact=False)
         if step == 16:
             spark.sql(f"CALL lake.system.rewrite_manifests('{'.'.join(name)}')")
 
@@ -122,7 +122,7 @@ def test_storage_that_only_iceberg_reaches(
     for step in range(1, 4):
         writer._staging.index = None
         SMALL.clear()
-        writer.apply(feed.batch(), Stamp("shop", 1, step), exact=False)
+        apply(writer, feed.batch(), Stamp("shop", 1, step), exact=False)
 
     feed.check(read(spark, name))
 
@@ -135,7 +135,7 @@ def test_tables_are_written_by_threads_at_once(spark: SparkSession, lake: Catalo
     def follow(index: int) -> None:
         writer = TableWriter(feeds[index].create(lake, names[index]), "shop", 1)
         for step in range(1, 5):
-            writer.apply(feeds[index].batch(), Stamp("shop", 1, step), exact=True)
+            apply(writer, feeds[index].batch(), Stamp("shop", 1, step), exact=True)
 
     with ThreadPoolExecutor(4) as pool:
         list(pool.map(follow, range(8)))
@@ -149,13 +149,13 @@ def test_columns_without_image_keep_their_values(spark: SparkSession, lake: Cata
     name = fresh_name()
     feed = Feed(("long",))
     writer = TableWriter(feed.create(lake, name), "shop", 1)
-    writer.apply(feed.taken({(1,): (1, "one", [1.0]), (2,): (2, "two", None)}, set()), Stamp("shop", 1, 1), exact=True)
-    writer.apply(feed.taken({(1,): (5, "uno", [2.0])}, set()), Stamp("shop", 1, 2), exact=True)
+    apply(writer, feed.taken({(1,): (1, "one", [1.0]), (2,): (2, "two", None)}, set()), Stamp("shop", 1, 1), exact=True)
+    apply(writer, feed.taken({(1,): (5, "uno", [2.0])}, set()), Stamp("shop", 1, 2), exact=True)
 
     partial = pa.table({"k0": pa.array([1, 2, 3], pa.int64()), "v": pa.array([7, None, 9], pa.int32())})
     keys = pa.table({"k0": pa.array([], pa.int64())})
     batch = ChangeBatch(partial, pa.array([False, False, True]), keys)
-    writer.apply(batch, Stamp("shop", 1, 3), exact=True)
+    apply(writer, batch, Stamp("shop", 1, 3), exact=True)
 
     feed.rows = {(1,): (7, "uno", [2.0]), (2,): (None, "two", None), (3,): (9, None, None)}
     feed.check(read(spark, name))
@@ -165,12 +165,12 @@ def test_new_keys_are_not_looked_up(lake: Catalog, fresh_name: Name) -> None:
     """Without credit a batch of new keys reads no data file: it stays cheap however large the table is."""
     feed = Feed(("long",))
     writer = TableWriter(feed.create(lake, fresh_name()), "shop", 1)
-    writer.apply(feed.taken({(1,): (1, "", None), (9,): (1, "", None)}, set()), Stamp("shop", 1, 1), exact=True)
+    apply(writer, feed.taken({(1,): (1, "", None), (9,): (1, "", None)}, set()), Stamp("shop", 1, 1), exact=True)
     for path in writer._staging.index.files if writer._staging.index else ():
         Path(local_path(path)).unlink()
     writer._staging._new_keys.credit = 0
 
-    applied = writer.apply(feed.taken({(5,): (1, "", None)}, set()), Stamp("shop", 1, 2), exact=True)
+    applied = apply(writer, feed.taken({(5,): (1, "", None)}, set()), Stamp("shop", 1, 2), exact=True)
 
     assert (applied.rows_upserted, applied.rows_deleted) == (1, 0)
 
@@ -181,13 +181,13 @@ def test_a_key_that_is_taken_for_new_and_is_there_is_never_there_twice(
     """A whole table refuses it; in a table that lacks rows anyway the new row replaces the old one."""
     feed, name = Feed(("long",)), fresh_name()
     writer = TableWriter(feed.create(lake, name), "shop", 1)
-    writer.apply(feed.taken({(1,): (1, "old", None), (2,): (1, "", None)}, set()), Stamp("shop", 1, 1), exact=True)
+    apply(writer, feed.taken({(1,): (1, "old", None), (2,): (1, "", None)}, set()), Stamp("shop", 1, 1), exact=True)
     rows = pa.table({"k0": pa.array([1], pa.int64()), "v": pa.array([5], pa.int32())})
     again = ChangeBatch(rows, pa.array([True]), keys_of())
 
     with pytest.raises(TableIncomplete, match=r"as if deletes were left out \(changefeed.filtered\)"):
-        writer.apply(again, Stamp("shop", 1, 2), exact=True, whole=TableName("shop", "a"))
-    writer.apply(again, Stamp("shop", 1, 2), exact=True)
+        apply(writer, again, Stamp("shop", 1, 2), exact=True, is_complete=True)
+    apply(writer, again, Stamp("shop", 1, 2), exact=True)
 
     assert sorted((row["k0"], row["v"]) for row in read(spark, name).to_pylist()) == [(1, 5), (2, 1)]
 
@@ -202,13 +202,15 @@ def test_keys_without_a_row_are_counted_in_an_exact_table(lake: Catalog, fresh_n
     """A delete and an update of keys that are not there count; keys that may be new and inexact batches do not."""
     feed = Feed(("long",))
     writer = TableWriter(feed.create(lake, fresh_name(), format_version=version), "shop", 1)
-    first = writer.apply(feed.taken({(1,): (1, "", None), (2,): (1, "", None)}, set()), Stamp("shop", 1, 1), exact=True)
+    first = apply(
+        writer, feed.taken({(1,): (1, "", None), (2,): (1, "", None)}, set()), Stamp("shop", 1, 1), exact=True
+    )
     rows = pa.table({"k0": pa.array([1, 7, 8], pa.int64()), "v": pa.array([5, 6, 7], pa.int32())})
     batch = ChangeBatch(rows, pa.array([False, False, True]), keys_of(2, 9))
-    exact = writer.apply(batch, Stamp("shop", 1, 2), exact=True)
-    inexact = writer.apply(batch, Stamp("shop", 1, 3), exact=False)
+    exact = apply(writer, batch, Stamp("shop", 1, 2), exact=True)
+    inexact = apply(writer, batch, Stamp("shop", 1, 3), exact=False)
     unsure = ChangeBatch(batch.upserts.slice(0, 0), batch.fresh.slice(0, 0), keys_of(1, 20, 21), may_be_new=1)
-    unknown = writer.apply(unsure, Stamp("shop", 1, 4), exact=True)
+    unknown = apply(writer, unsure, Stamp("shop", 1, 4), exact=True)
 
     assert first.not_found == 0
     assert exact.not_found == 2, "the update of 7 and the delete of 9"

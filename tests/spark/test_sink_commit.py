@@ -19,6 +19,7 @@ from applier.sink.iceberg.catalog import Catalog, Table
 from applier.sink.iceberg.commit import Change, CommitFailure
 from applier.sink.write.table_writer import TableWriter
 from tests.spark.feeds import Feed, read, sql_name
+from tests.spark.writes import apply
 
 pytestmark = pytest.mark.spark
 
@@ -39,7 +40,7 @@ class Case:
     def apply(self, **options: Any) -> int:
         """Apply one more batch; the table must then equal the model."""
         self.ts += 1
-        applied = self.writer.apply(self.feed.batch(), Stamp("shop", 2, self.ts), **{"exact": True, **options})
+        applied = apply(self.writer, self.feed.batch(), Stamp("shop", 2, self.ts), **{"exact": True, **options})
         return applied.snapshot_id
 
     def check(self) -> None:
@@ -99,7 +100,7 @@ def test_newer_epoch_notices_that_an_older_one_moved_the_table(case: Case) -> No
     case.apply()
 
     with pytest.raises(CheckpointConflict, match="epoch 2 moved table .* from 2 to 3"):
-        newer.apply(case.feed.batch(), Stamp("shop", 3, 4), exact=True)
+        apply(newer, case.feed.batch(), Stamp("shop", 3, 4), exact=True)
 
 
 def test_table_of_another_changefeed_is_refused(case: Case) -> None:
@@ -146,7 +147,7 @@ def test_rows_that_somebody_appended_are_replaced(case: Case) -> None:
     """After a foreign append no key counts as new: its row is looked up and replaced."""
     case.spark.sql(f"INSERT INTO {sql_name(case.name)} VALUES (12345, 1, 'foreign', null)")
 
-    case.writer.apply(case.feed.taken({(12345,): (2, "ours", None)}, set()), Stamp("shop", 2, 3), exact=True)
+    apply(case.writer, case.feed.taken({(12345,): (2, "ours", None)}, set()), Stamp("shop", 2, 3), exact=True)
 
     case.check()
 
@@ -211,7 +212,7 @@ def test_column_made_anew_under_its_old_name_is_refused(case: Case) -> None:
     case.spark.sql(f"ALTER TABLE {sql_name(case.name)} ADD COLUMN text string AFTER v")
 
     with pytest.raises(TableMismatch, match="dropped or renamed column text"):
-        case.writer.apply(case.feed.taken({(77,): (1, "kept", None)}, set()), Stamp("shop", 2, 3), exact=True)
+        apply(case.writer, case.feed.taken({(77,): (1, "kept", None)}, set()), Stamp("shop", 2, 3), exact=True)
 
     assert 77 not in read(case.spark, case.name)["k0"].to_pylist()
 
@@ -221,7 +222,7 @@ def test_key_column_is_found_after_promotion_and_rename(spark: SparkSession, lak
     name = fresh_name()
     feed = Feed(("int",))
     writer = TableWriter(feed.create(lake, name), "shop", 1)
-    writer.apply(feed.taken({(1,): (1, "old", None), (2,): (2, "old", None)}, set()), Stamp("shop", 1, 1), exact=True)
+    apply(writer, feed.taken({(1,): (1, "old", None), (2,): (2, "old", None)}, set()), Stamp("shop", 1, 1), exact=True)
     spark.sql(f"ALTER TABLE {sql_name(name)} ALTER COLUMN k0 TYPE bigint")
     spark.sql(f"ALTER TABLE {sql_name(name)} RENAME COLUMN k0 TO `new key`")
     writer.reload()
@@ -229,7 +230,7 @@ def test_key_column_is_found_after_promotion_and_rename(spark: SparkSession, lak
     rows = pa.table({"new key": pa.array([1, 2**40]), "v": pa.array([10, 20], pa.int32()), "text": ["new", "new"]})
     keys = pa.table({"new key": pa.array([2], pa.int64())})
     batch = ChangeBatch(rows.append_column("vec", pa.nulls(2, pa.list_(pa.float32()))), pa.array([False, False]), keys)
-    writer.apply(batch, Stamp("shop", 1, 2), exact=False)
+    apply(writer, batch, Stamp("shop", 1, 2), exact=False)
 
     found = {row["new key"]: row["v"] for row in read(spark, name).to_pylist()}
     assert found == {1: 10, 2**40: 20}
@@ -242,7 +243,7 @@ def test_value_that_does_not_fit_is_refused_by_name(case: Case) -> None:
     head = case.writer.table.snapshot_id
 
     with pytest.raises(ValueRefused, match=r"column v of table test\..*upstream int64, here int"):
-        case.writer.apply(batch, Stamp("shop", 2, 3), exact=False)
+        apply(case.writer, batch, Stamp("shop", 2, 3), exact=False)
 
     case.writer.table.refresh()
     assert case.writer.table.snapshot_id == head

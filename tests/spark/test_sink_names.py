@@ -18,6 +18,7 @@ from applier.sink.upkeep import Thresholds, Upkeep
 from applier.sink.write.file_writer import FileWriter
 from applier.sink.write.table_writer import TableWriter
 from tests.spark.feeds import read
+from tests.spark.writes import apply
 
 pytestmark = pytest.mark.spark
 
@@ -50,7 +51,7 @@ def test_any_name_of_table_and_column_works(spark: SparkSession, lake: Catalog, 
         rows = pa.table({column: pa.array([step * key for key in values]) for column in COLUMNS})
         rows = rows.set_column(0, "a.b", pa.array(values)).set_column(1, "select", pa.array(values))
         deletes = pa.table({"a.b": pa.array([1]), "select": pa.array([1])}).slice(0, step - 1)
-        writer.apply(ChangeBatch(rows, pa.array([False] * 3), deletes), Stamp("shop", 1, step), exact=False)
+        apply(writer, ChangeBatch(rows, pa.array([False] * 3), deletes), Stamp("shop", 1, step), exact=False)
 
     found = read(spark, name)
     assert found.column_names == COLUMNS
@@ -76,7 +77,7 @@ def test_names_of_icebergs_own_columns_work_without_spark(
             {column: pa.array([value * place for value in values]) for place, column in enumerate(columns, 1)}
         )
         deletes = pa.table({key: pa.array([1])}).slice(0, step - 1)
-        writer.apply(ChangeBatch(rows, pa.array([False] * 3), deletes), Stamp("shop", 1, step), exact=False)
+        apply(writer, ChangeBatch(rows, pa.array([False] * 3), deletes), Stamp("shop", 1, step), exact=False)
 
     assert Upkeep(writer, Thresholds(small_files=1)).compact() == {}
     catalog = SqlCatalog("lake", uri=f"sqlite:///{warehouse}/catalog.db", warehouse=f"file://{warehouse}/tables")

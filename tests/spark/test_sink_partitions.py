@@ -11,6 +11,7 @@ from applier.sink.iceberg.catalog import Catalog
 from applier.sink.iceberg.table import Table
 from applier.sink.write.table_writer import TableWriter
 from tests.spark.feeds import KINDS, Feed, Key, read, sql_name
+from tests.spark.writes import apply
 
 pytestmark = pytest.mark.spark
 
@@ -53,7 +54,7 @@ def test_a_table_lies_as_spark_would_lay_it(
 
     for step in (1, 2, 3):
         living = len(feed.rows)
-        applied = writer.apply(feed.batch(), Stamp("shop", 1, step), exact=True)
+        applied = apply(writer, feed.batch(), Stamp("shop", 1, step), exact=True)
         assert applied.rows_upserted - applied.rows_deleted == len(feed.rows) - living
 
     rows = read(spark, names[0])

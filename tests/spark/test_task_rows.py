@@ -12,9 +12,9 @@ import pytest
 from pyspark import RDD
 
 from applier.changefeed.message import PartitionMessages
-from applier.consume.source import PieceId
-from applier.consume.spark import _reading
-from applier.consume.tasks.spark import TaskRows, of_blocks
+from applier.consume.source import Blocks, PieceId
+from applier.consume.spark import reading
+from applier.consume.tasks.spark import TaskRows
 from applier.consume.window_size import Limits
 from applier.errors import RegistryReplaced, TransientError
 
@@ -52,14 +52,14 @@ def _held(target: int, bodies: Mapping[PieceId, pa.Buffer]) -> dict[PieceId, tup
 @pytest.fixture
 def rows(spark: SparkSession) -> Iterator[TaskRows]:
     """What keeps rows."""
-    found = TaskRows(spark, _reading)
+    found = TaskRows(spark, reading)
     yield found
     found.drop()
 
 
 def _run(spark: SparkSession, rows: TaskRows, job: _Job) -> list[Any]:
     numbers = cast("RDD[PartitionMessages]", spark.sparkContext.parallelize(range(TASKS), TASKS))
-    return rows.run(of_blocks(numbers, iter, job))
+    return rows.run(Blocks(numbers, iter), job)[0]
 
 
 def _routes(targets: int) -> Any:

@@ -21,6 +21,7 @@ from applier.sink.evolve.plan import plan
 from applier.sink.iceberg.catalog import Catalog, PartitionField, Table
 from applier.sink.write.table_writer import TableWriter
 from tests.spark.feeds import read, sql_name
+from tests.spark.writes import apply
 
 NAME = TableName("shop", "t")
 ID = Column("id", T("bigint"), nullable=False)
@@ -80,7 +81,7 @@ class Upstream:
         upserts = pa.Table.from_pylist(list(rows), schema=pa.schema([(name, types[name]) for name in names]))
         deletes = pa.table({name: pa.array(delete, types[name]) for name in self.now.key})
         batch = ChangeBatch(upserts, pa.array([False] * len(rows), pa.bool_()), deletes)
-        TableWriter(self.table, "shop", 1).apply(batch, self.stamp(), exact=False)
+        apply(TableWriter(self.table, "shop", 1), batch, self.stamp(), exact=False)
 
     def alter(self, after: TableVersion, *actions: ddl.Action) -> Evolved:
         """Evolve the table."""

@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.paths import EVENT, LOAD, RESUME, Call, calls, files, page, stated
+from tests.paths import EVENT, LOAD, RESUME, TASKS, Call, calls, files, page, stated
 
 _APPLIER = Path(__file__).parents[2] / "applier"
-_PAGES = (EVENT, LOAD, RESUME)
+_PAGES = (EVENT, LOAD, RESUME, TASKS)
 _CALLS = [call for name in _PAGES for call in calls(name)]
 _MOST_OF_ITS_OWN = 25
 """Files of a page beside those of an event: more, and a reader cannot hold them."""
@@ -55,7 +55,12 @@ def test_few_calls_are_marked_as_indirect() -> None:
     """Nearly every line is held against its caller."""
     indirect = {name: [call.function for call in calls(name) if call.is_indirect] for name in _PAGES}
 
-    assert indirect == {EVENT: ["__call__", "_attempt"], LOAD: ["_make", "__call__", "_attempt"], RESUME: []}
+    assert indirect == {
+        EVENT: ["__call__", "_planned", "_attempt"],
+        LOAD: ["_make", "__call__", "_attempt"],
+        RESUME: [],
+        TASKS: ["__call__", "__call__"],
+    }
 
 
 @pytest.mark.parametrize("name", _PAGES)
@@ -79,7 +84,7 @@ def test_the_list_begins_in_the_step_that_the_command_runs() -> None:
     assert {call.function for call in first} <= set().union(*map(_names_in, definitions["_step"]))
 
 
-@pytest.mark.parametrize(("name", "first"), [(LOAD, "load"), (RESUME, "turn")])
+@pytest.mark.parametrize(("name", "first"), [(LOAD, "load"), (RESUME, "turn"), (TASKS, "_step")])
 def test_the_other_lists_have_one_beginning(name: str, first: str) -> None:
     """A load begins in its command, a resume in a turn of the loop of `run`."""
     assert [call.function for call in calls(name) if call.caller is None] == [first]

@@ -7,8 +7,9 @@ from contextlib import contextmanager
 
 from applier.config.readers import refuse_unreadable
 from applier.config.settings import CatalogSection, Config
+from applier.consume.spark import places
 from applier.consume.staging_folder import staging_folder
-from applier.pipeline.build import assemble, last_state, open_source
+from applier.pipeline.build import assemble, last_state, open_runner
 from applier.pipeline.step import Pipeline
 from applier.runtime.jvm.spark_session import running
 from applier.sink.iceberg.catalog import Catalog
@@ -25,8 +26,8 @@ def looking(config: Config) -> Iterator[Pipeline]:
     refuse_unreadable(config.tables)
     with _readable(config.catalog) as properties, running(config, properties) as session:
         catalog = Catalog(session, config.catalog.name)
-        with open_source(config, session) as source:
-            yield assemble(config, source, catalog, last_state(catalog, config.changefeed.name))
+        with open_runner(config, session, places(session, config.source.engine)) as runner:
+            yield assemble(config, runner, catalog, last_state(catalog, config.changefeed.name))
 
 
 @contextmanager

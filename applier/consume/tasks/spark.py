@@ -11,21 +11,24 @@ import pickle
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, suppress
 from functools import partial
-from typing import Any, TypeAlias, TypeVar, cast
+from typing import Any, TypeAlias, cast
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-from py4j.protocol import Py4JError
+from py4j.protocol import Py4JError, Py4JJavaError
 from pyspark import RDD, StorageLevel, TaskContext
+from pyspark.errors import PySparkException
 from pyspark.serializers import NoOpSerializer
 from pyspark.sql import SparkSession
 
 from applier.changefeed.message import PartitionMessages
 from applier.consume.kafka.java import named
-from applier.consume.source import KeepingJob, PieceId, R, StageWork
+from applier.consume.kafka.record_by_record import is_out_of_memory
+from applier.consume.source import Blocks, KeepingJob, PieceId, R, StageWork
 from applier.consume.workers.transport import outcome, settled
 from applier.errors import TransientError
+from applier.runtime.permanent_errors import chain_of
 from applier.runtime.tasks.process import settle
 
 _FOUND = -1
@@ -44,11 +47,16 @@ _MOVES = 2
 Kept: TypeAlias = "RDD[bytes]"
 """What the tasks of the first stage give, in bytes: a pickled outcome, and pieces of rows as Arrow IPC streams."""
 
-_Block = TypeVar("_Block")
+_TOO_LARGE = "Job aborted due to stage failure: Total size of serialized results"
+"""How Spark begins to say that results are above `spark.driver.maxResultSize`."""
+
+
+class TasksFullError(Exception):
+    """Tasks have no memory for what they are to decode, or the driver none for what they found."""
 
 
 class TaskRows:
-    """The rows that the tasks of the last row pass keep.
+    """Runs row passes in Spark's tasks, and has the rows that those of the last one keep.
 
     Args:
         spark: The session.
@@ -66,26 +74,38 @@ class TaskRows:
         """See `KeptRows`."""
         return max(1, self._context.defaultParallelism)
 
-    def run(self, kept: Kept) -> list[Any]:
-        """Run a job in the tasks of `of_blocks`.
+    def run(self, blocks: Blocks, job: KeepingJob[R]) -> tuple[list[R], TaskRows]:
+        """Run a job on the messages of each partition of some blocks.
 
         Returns:
-            What each task found.
+            What each task found, and the rows that they keep.
 
         Raises:
-            TransientError, WindowTooLargeError: As `Source.map`.
+            TasksFullError: It wants more memory than there is.
+            TransientError, WindowTooLargeError: As `Runner.run`.
             ApplierError: A task cannot pass a message, and would meet it again.
         """
         self.drop()
+        messages = blocks.messages  # A task has no RDD.
+        kept = blocks.rdd.mapPartitions(lambda every: _kept(job, messages(every)))
+        kept._bypass_serializer = True  # noqa: SLF001 - PySpark would pickle bytes
         # As they are: PySpark's usual level would compress them, and a window is read from there twice within seconds.
         self._kept = kept.persist(StorageLevel.MEMORY_AND_DISK_DESER)
         first = self._java("PieceRoutes$First")()
-        found = self._bytes(kept._jrdd.mapPartitions(first)).collect()  # noqa: SLF001 - the one way to Java's functions
+        try:
+            found = self._bytes(kept._jrdd.mapPartitions(first)).collect()  # noqa: SLF001 - the one way to Java's functions
+        except (Py4JJavaError, PySparkException) as error:
+            self.drop()
+            if is_result_too_large(error):
+                raise TasksFullError("what tasks found does not fit into spark.driver.maxResultSize") from error
+            if is_out_of_memory(error):
+                raise TasksFullError("messages do not fit into the memory of tasks") from error
+            raise
         if [_place(each)[0] for each in found] != [*range(kept.getNumPartitions())]:
             # PySpark takes the end of the stream for that of the results, also where the JVM could not send them all.
             raise TransientError("Spark gave no answer for a part of the messages.", "the window is read again.")
         # Tasks run the code of this process with its rights.
-        return settled(pickle.loads(memoryview(each)[_HEAD:]) for each in found)  # noqa: S301
+        return settled(pickle.loads(memoryview(each)[_HEAD:]) for each in found), self  # noqa: S301
 
     def stage(self, routes: npt.NDArray[np.int32], work: StageWork) -> dict[int, Any]:
         """Bring pieces of rows to tasks, and do work on them.
@@ -139,13 +159,9 @@ class TaskRows:
         return RDD(java, self._context, NoOpSerializer())
 
 
-def of_blocks(
-    blocks: RDD[_Block], messages: Callable[[Iterable[_Block]], Iterable[PartitionMessages]], job: KeepingJob[R]
-) -> Kept:
-    """A job on the messages of each partition of some blocks."""
-    kept = blocks.mapPartitions(lambda every: _kept(job, messages(every)))
-    kept._bypass_serializer = True  # type: ignore[attr-defined]  # noqa: SLF001 - PySpark would pickle bytes
-    return cast("Kept", kept)
+def is_result_too_large(error: Exception) -> bool:
+    """Whether Spark refuses to hand over the results of a job; it has neither a class nor a code for that."""
+    return any(cause.kind == "SparkException" and cause.text.startswith(_TOO_LARGE) for cause in chain_of(error))
 
 
 def _kept(job: KeepingJob[R], messages: Iterable[PartitionMessages]) -> Iterator[pa.Buffer]:

@@ -13,34 +13,35 @@ from applier.consume.source import Job, R
 from applier.consume.workers.transport import outcome, settled
 from applier.consume.workers.worker import Worker
 
-_MANY_MESSAGES = 500_000
-"""So many messages that wait are worth other processes: each takes a second of CPU time to start."""
-
 _IDLE_SECONDS = 60.0
 """After so long without a window the other processes end."""
 
 
 class WorkerPool:
-    """This process and the others that it starts when many messages wait, at most `size` in all."""
+    """This process and the others that it starts, at most `size` in all."""
 
     def __init__(self, size: int) -> None:
         self._size = size
         self._workers: list[Worker] = []
         self._last = 0.0
 
-    def run(self, window: Window, job: Job[R], chunks: Iterator[Messages], behind: int = 0) -> list[R]:
+    @property
+    def is_started(self) -> bool:
+        """Whether other processes are there."""
+        return bool(self._workers)
+
+    def run(self, window: Window, job: Job[R], chunks: Iterator[Messages], *, is_alone: bool = False) -> list[R]:
         """Run a job in each process, over the messages of its partitions; returns what each of them returned.
 
-        `chunks` holds the messages of the window, and `behind` counts those that wait behind it. See `Source.map`.
+        `chunks` holds the messages of the window; one that `is_alone` takes this process only. See `Runner.run`.
 
         Raises:
             TransientError: A process is gone, or cannot be started; or a job could not go on.
             WindowTooLargeError: A job met more bytes than it may read.
             TerminalError: A job failed in another process.
         """
-        is_much = self._workers or window.messages + behind >= _MANY_MESSAGES
         # The last share is the smallest, and this process reads for all of them.
-        *others, own = shared_out(window, self._size if is_much else 1)
+        *others, own = shared_out(window, 1 if is_alone else self._size)
         try:
             while len(self._workers) < len(others):
                 self._workers.append(Worker())

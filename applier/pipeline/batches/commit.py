@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Sequence
-from typing import NamedTuple, TypeVar, cast
+from dataclasses import replace
+from typing import NamedTuple, TypeVar
 
-from applier.changefeed.change_batch import Changes
 from applier.changefeed.completeness import Reason, Why
 from applier.changefeed.table import TableName
 from applier.changefeed.ts import LOGICAL
 from applier.ddl.schema_tracker import Tables
 from applier.errors import SchemaChangeRefused, TableIncomplete, TableMismatch, TerminalError, ValueRefused
 from applier.pipeline.batches.batch import Batch
-from applier.pipeline.batches.far import FarBatch, FarRows
+from applier.pipeline.batches.stager import BatchRows, Stager
 from applier.pipeline.tables import table_records
 from applier.pipeline.tables.changefeed import ADOPTED
 from applier.pipeline.tables.filtered import FILTERED
@@ -20,6 +20,7 @@ from applier.pipeline.tables.target_tables import TargetTables
 from applier.runtime import failpoints
 from applier.runtime.pulse import PULSE
 from applier.sink.commit.stamp import OFFSETS, Stamp
+from applier.sink.write.staging import CommitWork
 from applier.sink.write.table_writer import Applied, TableWriter
 
 ABOUT_A_TABLE = (TableMismatch, ValueRefused, TableIncomplete, SchemaChangeRefused)
@@ -36,9 +37,9 @@ def commit(
     targets: TargetTables,
     batches: Sequence[Batch],
     tracked: Tables,
-    whole: Collection[TableName],
+    complete: Collection[TableName],
     refused: dict[TableName, TerminalError],
-    far: FarRows | None = None,
+    stager: Stager,
 ) -> dict[TableName, Applied]:
     """Commit batches of different tables, several at a time.
 
@@ -46,9 +47,9 @@ def commit(
         targets: The tables.
         batches: At most one per table.
         tracked: Each table as its DDL left it.
-        whole: The tables that must hold every row that a change updates or deletes.
+        complete: The tables that must hold every row that a change updates or deletes.
         refused: Takes what is wrong with single tables, to which nothing is committed.
-        far: The rows of the batches, where they are in tasks.
+        stager: Stages their rows.
     """
 
     def guarded(name: TableName, work: Callable[[], R | None]) -> R | None:
@@ -62,26 +63,18 @@ def commit(
             return None
 
     def prepared(batch: Batch) -> Prepared | None:
-        return guarded(batch.name, lambda: _prepared(targets, batch, tracked, far))
+        return guarded(batch.name, lambda: _prepared(targets, batch, tracked, stager))
 
-    def finished(item: Prepared) -> Applied | None:
-        return guarded(item.name, lambda: _finished(targets, item, whole))
-
-    def applied(batch: Batch) -> Applied | None:
-        item = prepared(batch)
-        return None if item is None else finished(item)
+    def committed(item: Prepared) -> Applied | None:
+        return guarded(item.name, lambda: _committed(targets, item, is_complete=item.name in complete))
 
     def each(work: Callable[[T], R], items: Sequence[T]) -> list[R]:
         return [work(items[0])] if len(items) == 1 else targets.each(work, items)
 
-    if far is None or not batches:
-        done = each(applied, batches)
-        return {batch.name: item for batch, item in zip(batches, done, strict=True) if item is not None}
-    ready = [item for item in each(prepared, batches) if item is not None]
-    # One job for all tables: a job each would cost more than what most of them bring.
-    far.stage([cast("FarBatch", item.changes) for item in ready])
-    told = each(finished, ready) if ready else []
-    return {item.name: one for item, one in zip(ready, told, strict=True) if one is not None}
+    ready = [item for item in each(prepared, batches) if item is not None] if batches else []
+    stager.stage_ahead([item.rows for item in ready])
+    done = each(committed, ready) if ready else []
+    return {item.name: applied for item, applied in zip(ready, done, strict=True) if applied is not None}
 
 
 class Prepared(NamedTuple):
@@ -91,10 +84,10 @@ class Prepared(NamedTuple):
     writer: TableWriter
     stamp: Stamp
     exact: bool
-    changes: Changes | FarBatch
+    rows: BatchRows
 
 
-def _prepared(targets: TargetTables, batch: Batch, tracked: Tables, far: FarRows | None) -> Prepared | None:
+def _prepared(targets: TargetTables, batch: Batch, tracked: Tables, stager: Stager) -> Prepared | None:
     order = targets.feed.order
     if not batch.is_doomed:
         targets.listed.refuse_lost(targets.identifier(batch.name), targets.writer(batch.name))
@@ -114,23 +107,23 @@ def _prepared(targets: TargetTables, batch: Batch, tracked: Tables, far: FarRows
     exact = order.has_watermark and _is_exact(writer, stamp) and batch.is_above(writer.known)
     fits = batch.fits(now, writer.table, None if order.parts_at_ddl else targets.maker.rules)
     merging = batch.merging(by_place=order.by_place, exact=exact)
-    if far is None:
-        changes: Changes | FarBatch = merging.merged(
-            [fit.fitted(part.here) for fit, part in zip(fits, batch.parts, strict=True)]
-        )
-    else:
-        changes = far.batch(batch, fits, merging, writer, exact=exact)
-    return Prepared(batch.name, writer, stamp, exact, changes)
+    return Prepared(batch.name, writer, stamp, exact, stager.rows(batch, fits, merging, writer, exact=exact))
 
 
-def _finished(targets: TargetTables, item: Prepared, whole: Collection[TableName]) -> Applied | None:
-    if item.changes.is_empty:
+def _committed(targets: TargetTables, item: Prepared, *, is_complete: bool) -> Applied | None:
+    """The commit of a batch: planned, staged and sent, again on a newer head where another writer is first."""
+    rows, writer = item.rows, item.writer
+    if rows.is_empty:
         return None
-    owner = item.name if item.name in whole else None
-    lacking = table_records.doubted(targets, item.name, Reason(Why.NOT_FOUND)) if owner is None else {}
-    done = item.writer.apply(item.changes, item.stamp, exact=item.exact, whole=owner, lacking=lacking)
-    targets.committed(item.writer, done.snapshot_id)
-    return done
+    lacking = {} if is_complete else table_records.doubted(targets, item.name, Reason(Why.NOT_FOUND))
+    work = CommitWork(is_complete=is_complete, lacking=lacking)
+    for attempt in writer.attempts(work, item.stamp, rows.key, exact=item.exact):
+        with attempt as plan:
+            if not writer.take(work, rows.staged(plan)):
+                writer.take(work, rows.staged(replace(plan, exact=False)))
+    applied = writer.applied(work)
+    targets.committed(writer, applied.snapshot_id)
+    return applied
 
 
 def _offsets(targets: TargetTables, batch: Batch) -> dict[str, str]:

@@ -174,7 +174,7 @@ class RowGroups:
                 self._admission.reject(TopicPartition(topic, partition), offset, error)
             return
         self._found.measures["zero_dates"] += zero_dates
-        self._found.parts.setdefault((name, number), []).append(Part(typing.version, table, topic))
+        self._found.parts.setdefault((name, number), []).append(Part.of(typing.version, table, topic))
         self._found.topics[name] = topic
 
     def _typing(self, version: TableVersion) -> Typing:

@@ -13,6 +13,7 @@ from functools import partial
 from applier.changefeed.message import Messages, TopicPartition
 from applier.changefeed.table import TableName
 from applier.changefeed.window import Window
+from applier.consume.runner import Ran, Runner
 from applier.consume.source import Source
 from applier.consume.window_size import Limits, WindowTooLargeError
 from applier.ddl.actions import effect
@@ -32,6 +33,7 @@ from applier.pipeline.scan.window_scan import NO_WATERMARK, WindowScan
 from applier.pipeline.scan.window_tables import met, shown, spelling, take_keys, typed_by, with_rows
 from applier.runtime import failpoints
 from applier.runtime.logs import Stopwatch
+from applier.runtime.places import Where
 from applier.runtime.retry import Deadline
 
 HEAD_MESSAGES = 1_000
@@ -41,7 +43,7 @@ _MAX_PASSES = 100
 
 _NO_LIMITS = Limits()
 
-Run = Callable[[DecodeTask], TaskResult]
+Run = Callable[[DecodeTask], Ran[TaskResult]]
 """Runs a row pass over the messages of a window."""
 
 
@@ -50,7 +52,7 @@ class WindowScanner:
     """Scans windows of one changefeed.
 
     Args:
-        source: Where the messages are.
+        runner: Runs row passes over the messages of a source.
         template: A row pass with everything that does not change between windows.
         rows_describe: True if rows or a registry describe the columns, so that the types their DDL gave count more.
         keep_bad: True to set bad messages aside; False to end the window before the first.
@@ -62,7 +64,7 @@ class WindowScanner:
         whole: As `Limits.whole`: topics that a window has shown to be such.
     """
 
-    source: Source
+    runner: Runner
     template: DecodeTask
     rows_describe: bool
     keep_bad: bool
@@ -72,6 +74,11 @@ class WindowScanner:
     ceiling: int = NO_WATERMARK
     schema_deadline: Deadline = field(default_factory=Deadline)
     whole: set[str] = field(default_factory=set)
+
+    @property
+    def source(self) -> Source:
+        """Where the messages are."""
+        return self.runner.source
 
     def may_come(self, error: DecodeError | None) -> bool:
         """Whether a message may be read yet that cannot be now: its schema may be late in the registry."""
@@ -83,7 +90,7 @@ class WindowScanner:
         known: Known,
         stopwatch: Stopwatch,
         *,
-        local: bool,
+        where: Where,
         limits: Limits = _NO_LIMITS,
     ) -> WindowScan:
         """Find out what a window holds; reads only.
@@ -92,7 +99,7 @@ class WindowScanner:
             window: The window.
             known: What is known before it.
             stopwatch: Takes the time of the stages `read` and `decode`.
-            local: True to collect the messages and decode in the driver, False to decode in Spark's tasks.
+            where: Where row passes run.
             limits: What each process that decodes may take.
 
         Raises:
@@ -112,7 +119,7 @@ class WindowScanner:
         found = WindowScan(window, dict(known.resolved), job, ceiling=self.ceiling)
         found.job = replace(job, marks=replace(marks, shown=shown(found, known)))
         with stopwatch.stage("read"):
-            run = self._reader(found, local=local)
+            run = self._reader(found, where)
         failpoints.reach("read")
         if not known.tables:
             with stopwatch.stage("decode"):
@@ -120,7 +127,8 @@ class WindowScanner:
         for _ in range(_MAX_PASSES):
             found.upto = self._upto(found, known)
             with stopwatch.stage("decode"):
-                found.results, found.kept = run(found.task(known)), None if local else self.source.kept
+                results, found.kept = run(found.task(known))
+                found.results = TaskResult.sum(results)
             revised = self._revise(found, known)
             if revised is None:
                 found.hold_set_aside()
@@ -128,21 +136,21 @@ class WindowScanner:
             if revised:
                 # What lies beyond the new end is not read: its resolved ts would claim rows that are not applied.
                 found.resolved, found.ceiling, found.waiting = dict(known.resolved), self.ceiling, []
-                local = local or not found.window.ranges  # Tasks have nothing to read.
+                where = where if found.window.ranges else Where.HERE  # Tasks have nothing to read.
                 with stopwatch.stage("read"):
-                    run = self._reader(found, local=local)
+                    run = self._reader(found, where)
         msg = f"a window of {window.messages} messages did not settle in {_MAX_PASSES} passes"
         raise AssertionError(msg)
 
-    def _reader(self, found: WindowScan, *, local: bool) -> Run:
+    def _reader(self, found: WindowScan, where: Where) -> Run:
         """Search the tails for resolved ts, and bind the messages of the window to a function that runs row passes."""
         window = found.window
-        if local:
-            messages = self.source.read(window)
+        if where is Where.HERE:
+            messages = self.runner.read(window)
             found.resolved = advance(found.resolved, self._resolved(window, lambda tails: tails.among(messages)))
-            return lambda job: job(messages.items())
+            return lambda job: Ran([job(messages.items())])
         found.resolved = advance(found.resolved, self._resolved(window, self.source.collect))
-        return lambda job: TaskResult.sum(self.source.map(window, job))
+        return lambda job: self.runner.run(window, job, where)
 
     def _peek(self, found: WindowScan, known: Known) -> None:
         """Learn from its first messages what tables a first window makes.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import chain
 from typing import cast
@@ -14,8 +14,9 @@ import pyarrow.compute as pc
 from applier.changefeed.fate import Fate, Fates
 from applier.changefeed.message import TopicPartition
 from applier.changefeed.table import TableName, TableVersion
-from applier.errors import DecodeError
-from applier.order.bags import IMAGE, hashed
+from applier.consume.source import PieceId
+from applier.errors import DecodeError, TransientError
+from applier.order.bags import IMAGE, hashed, together
 from applier.order.barrier import Barrier
 from applier.order.pieces import PIECE_BYTES, SOURCE, Pieces, cut, marked
 from applier.order.reduce import data_of
@@ -27,13 +28,35 @@ class Part:
 
     Attributes:
         version: The version they are written in, with the types that count.
-        rows: Columns of `KEYED_SCHEMA` or `KEYLESS_SCHEMA`, and the table's own; or where they are in a task.
         topic: Topic that they were read from.
+        first_ts: Lowest commit ts of its rows; None if it has none.
+        last_ts: Highest commit ts of its rows; 0 if it has none.
+        shows_image: Whether a row is an image, and not a delete.
+        size: Bytes of its rows in memory, about.
+        rows: Columns of `KEYED_SCHEMA` or `KEYLESS_SCHEMA`, and the table's own; None where they are in a task.
+        pieces: What is known of them there; None where they are here.
     """
 
     version: TableVersion
-    rows: pa.Table | Pieces
-    topic: str = ""
+    topic: str
+    first_ts: int | None
+    last_ts: int
+    shows_image: bool
+    size: float
+    rows: pa.Table | None
+    pieces: Pieces | None = None
+
+    @classmethod
+    def of(cls, version: TableVersion, rows: pa.Table, topic: str = "") -> Part:
+        """A part of rows that are here."""
+        first = rows["\0first_ts" if "\0first_ts" in rows.column_names else "\0ts"]
+        last, shows = pc.max(rows["\0ts"]).as_py() or 0, bool(pc.any(rows["\0present"]).as_py())
+        return cls(version, topic, pc.min(first).as_py(), last, shows, rows.nbytes, rows)
+
+    @property
+    def count(self) -> int:
+        """How many rows it has."""
+        return sum(self.away.rows) if self.rows is None else self.rows.num_rows
 
     @property
     def here(self) -> pa.Table:
@@ -41,14 +64,9 @@ class Part:
         return cast("pa.Table", self.rows)
 
     @property
-    def count(self) -> int:
-        """How many rows it has."""
-        return sum(self.rows.rows) if isinstance(self.rows, Pieces) else self.rows.num_rows
-
-    @property
-    def size(self) -> float:
-        """Bytes of its rows in memory, about."""
-        return self.rows.size if isinstance(self.rows, Pieces) else self.rows.nbytes
+    def away(self) -> Pieces:
+        """What is known of its rows, which are in a task."""
+        return cast("Pieces", self.pieces)
 
     @property
     def shows_columns(self) -> bool:
@@ -56,30 +74,15 @@ class Part:
         version = self.version
         if version.keys_only or any(column.name not in version.key for column in version.columns):
             return not version.keys_only
-        rows = self.rows
-        return rows.shows_image if isinstance(rows, Pieces) else bool(pc.any(rows["\0present"]).as_py())
-
-    @property
-    def first_ts(self) -> int | None:
-        """Lowest commit ts of its rows; None if it has none."""
-        if isinstance(self.rows, Pieces):
-            return self.rows.first_ts
-        column = "\0first_ts" if "\0first_ts" in self.rows.column_names else "\0ts"
-        found: int | None = pc.min(self.rows[column]).as_py()
-        return found
-
-    @property
-    def last_ts(self) -> int:
-        """Highest commit ts of its rows; 0 if it has none."""
-        return self.rows.last_ts if isinstance(self.rows, Pieces) else pc.max(self.rows["\0ts"]).as_py() or 0
+        return self.shows_image
 
     def apart(self, task: int, number: int, splits: Sequence[int], piece_rows: int) -> tuple[Part, list[pa.Table]]:
         """The part without its rows, and the pieces of them; arguments as of `Pieces` and `pieces.cut`."""
         version, key = self.version, self.version.key
         source = f"{self.topic} {version.name} {version.version}"
         rows = self.here.replace_schema_metadata({SOURCE: source.encode()})
-        told = data_of(rows).schema if not key else [rows.schema.field(name) for name in key]
-        columns = tuple((column.name, column.type) for column in told)
+        own = data_of(rows).schema if not key else [rows.schema.field(name) for name in key]
+        columns = tuple((column.name, column.type) for column in own)
         row_bytes = rows.nbytes / max(1, rows.num_rows)
         most_rows = max(1, min(piece_rows, int(PIECE_BYTES / max(1, row_bytes))))
         if not key:
@@ -87,23 +90,49 @@ class Part:
             columns = ((IMAGE, pa.int64()), *columns)
         places, tables = zip(*cut(rows, key, splits, most_rows), strict=True)
         ranges, levels, numbers = zip(*places, strict=True)
-        shows = bool(pc.any(rows["\0present"]).as_py())
         counts = tuple(table.num_rows for table in tables)
-        pieces = Pieces(
-            task=task,
-            part=number,
-            first_ts=self.first_ts,
-            last_ts=self.last_ts,
-            shows_image=shows,
-            columns=columns,
-            ranges=ranges,
-            levels=levels,
-            numbers=numbers,
-            rows=counts,
-            marks=tuple(marked(table) for table in tables),
-            row_bytes=row_bytes,
-        )
-        return replace(self, rows=pieces), list(tables)
+        marks = tuple(marked(table) for table in tables)
+        pieces = Pieces(task, number, columns, ranges, levels, numbers, counts, marks, row_bytes)
+        return replace(self, rows=None, pieces=pieces), list(tables)
+
+    def brought(self, bodies: Mapping[PieceId, pa.Buffer]) -> Part:
+        """The part with its rows, of which all pieces were brought here.
+
+        Raises:
+            TransientError: They are not those of the part.
+        """
+        pieces = self.away
+        wanted = [(number, mark, False) for number, mark in enumerate(pieces.marks)]
+        rows = pa.concat_tables(read_pieces(wanted, (pieces.task, pieces.part), bodies))
+        rows = rows if self.version.key else together(rows)
+        return replace(self, rows=rows.replace_schema_metadata(None), pieces=None)
+
+
+def read_pieces(
+    wanted: Iterable[tuple[int, int, bool]],
+    place: tuple[int, int],
+    bodies: Mapping[PieceId, pa.Buffer],
+    within: Callable[[pa.Table], pa.Table] = lambda rows: rows,
+) -> Iterator[pa.Table]:
+    """The rows of pieces that were brought to this process.
+
+    Args:
+        wanted: Number and mark of each piece, and whether only some of its rows are wanted.
+        place: Number of the task, and of the part in it.
+        bodies: The pieces.
+        within: Chooses those rows.
+
+    Raises:
+        TransientError: A piece is not there, or is another one.
+    """
+    for piece, mark, is_coarse in wanted:
+        body = bodies.get((*place, piece))
+        rows = None if body is None else pa.ipc.open_stream(body).read_all()
+        if rows is None or marked(rows) != mark:
+            # A lost task that is run again may number its parts otherwise, as its decoder has learnt more or less:
+            # rows of another table would be taken for those of this one.
+            raise TransientError("Rows of a lost task were made again, and not as before.", "the window is read again.")
+        yield within(rows) if is_coarse else rows
 
 
 @dataclass(frozen=True, slots=True)

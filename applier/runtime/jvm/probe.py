@@ -34,7 +34,7 @@ TASKS = (
     "applier.pipeline.scan.decode_task",
     "applier.consume.kafka.spark",
     "applier.consume.tasks.spark",
-    "applier.pipeline.batches.far",
+    "applier.pipeline.batches.stager",
     "applier.pipeline.load.spark",
     "applier.sink.evolve.move_rows",
     "applier.sink.write.merge",

@@ -16,7 +16,7 @@ from applier.sink.format.types import Field
 from applier.sink.iceberg.files import DataFile, storage_for
 from applier.sink.iceberg.table import Table
 from applier.sink.write.deletes import load_deleted
-from applier.sink.write.file_groups import FileRows, done, groups
+from applier.sink.write.file_groups import FileRows, groups, run_on_groups
 from applier.sink.write.file_index import IndexedFile, read_index
 from applier.sink.write.file_writer import FileWriter
 
@@ -105,7 +105,7 @@ class LiveRows:
         if self._snapshot_id is None:
             return ()
         reading = partial(_read, self._storage, fields, work)
-        return done(self._table, what, reading, groups(self._files), self._files, self._storage, *others)
+        return run_on_groups(self._table, what, reading, groups(self._files), self._files, self._storage, *others)
 
     def has_null(self, field: Field) -> bool:
         """Whether a row has no value for a field; rows are read only if the metrics of the files do not exclude it."""

@@ -13,7 +13,7 @@ from applier.errors import OutsideRefused, TableMismatch
 from applier.runtime.logs import logger
 from applier.sink.format.layout import partition_name
 from applier.sink.format.types import TableSchema, schema_json
-from applier.sink.iceberg.java import Each, Java, JavaError, translated
+from applier.sink.iceberg.java import FileTasks, Java, JavaError, translated
 from applier.sink.iceberg.location import OWN_LOCATION, folder_name, has_uuid, is_plain, own
 from applier.sink.iceberg.table import Table
 from applier.wording import WAY_TO_MOVED_FILES
@@ -39,11 +39,11 @@ class Catalog:
     """One Iceberg catalog that Spark knows, by its name in the configuration of a session.
 
     Threads may share it; each `Table` it gives belongs to one thread at a time. Work on the rows of many files is done
-    by `each`, where they stay in Spark's tasks.
+    by `tasks`, where there are any.
     """
 
-    def __init__(self, session: Any, name: str, each: Each | None = None) -> None:
-        self.java = Java(session, each)
+    def __init__(self, session: Any, name: str, tasks: FileTasks | None = None) -> None:
+        self.java = Java(session, tasks)
         self.name = name
         with translated(f"Catalog {name} cannot be opened"):
             manager = session._jsparkSession.sessionState().catalogManager()

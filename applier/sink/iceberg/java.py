@@ -5,16 +5,24 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 from py4j.java_gateway import JavaClass, JavaPackage
 from py4j.protocol import Py4JError, Py4JJavaError
 
 from applier.errors import OutsideRefused, TransientError
 from applier.runtime.permanent_errors import CATALOG, causes, redacted, refusal, told
+from applier.runtime.places import Places
 
 Each: TypeAlias = Callable[[str, Callable[[Any], Any], Sequence[Any]], list[Any]]
 """Does work on many parts in Spark's tasks: takes what it does, in words for messages, the work and the parts."""
+
+
+class FileTasks(NamedTuple):
+    """Spark's tasks that read and write data files, and what decides whether they do."""
+
+    run: Each
+    places: Places
 
 
 class JavaError(TransientError):
@@ -43,12 +51,12 @@ class Java:
 
     Args:
         session: The session.
-        each: Does work in its tasks, where rows stay in them.
+        tasks: Its tasks, where they may read and write data files.
     """
 
-    def __init__(self, session: Any, each: Each | None = None) -> None:
+    def __init__(self, session: Any, tasks: FileTasks | None = None) -> None:
         self.session = session
-        self.each = each
+        self.tasks = tasks
         self.jvm: Any = session.sparkContext._jvm
         self.iceberg: Any = _Package(self.jvm.org.apache.iceberg)
         self.own: Any = _Package(self.jvm.applier)

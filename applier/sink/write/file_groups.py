@@ -11,6 +11,7 @@ import numpy as np
 import pyarrow as pa
 
 from applier.changefeed.packing import packed
+from applier.runtime.places import Where
 from applier.sink.format.storage import Storage
 from applier.sink.format.types import Field
 from applier.sink.iceberg.files import JavaStorage
@@ -21,14 +22,11 @@ from applier.sink.write.parquet import ParquetSource, Positions, ranges
 GROUP_BYTES = 64 << 20
 """Bytes of files in a group, about: some seconds of work, and one file of rows that are written anew."""
 
-LEAST_BYTES = 4 << 20
-"""Bytes of files below which a job of Spark costs more than they do."""
-
 _Part = TypeVar("_Part")
 _Result = TypeVar("_Result")
 
 
-def done(
+def run_on_groups(
     table: Table,
     what: str,
     work: Callable[[_Part], _Result],
@@ -46,10 +44,10 @@ def done(
         files: The files that it reads.
         storages: Where it reads and writes. Tasks reach none that Java alone does.
     """
-    each, has_java = table.java.each, any(isinstance(storage, JavaStorage) for storage in storages)
-    if each is None or has_java or bytes_of(files) < LEAST_BYTES:
+    tasks, is_by_java = table.java.tasks, any(isinstance(storage, JavaStorage) for storage in storages)
+    if tasks is None or tasks.places.of_files(bytes_of(files), is_by_java=is_by_java).where is Where.HERE:
         return map(work, parts)
-    return each(f"{what} table {table}", work, parts)
+    return tasks.run(f"{what} table {table}", work, parts)
 
 
 def bytes_of(files: Iterable[IndexedFile]) -> int:

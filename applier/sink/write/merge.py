@@ -20,7 +20,7 @@ from applier.sink.iceberg.commit import Change
 from applier.sink.iceberg.files import DataFile, DeleteFile
 from applier.sink.iceberg.table import Table
 from applier.sink.write.deletes import load_deleted
-from applier.sink.write.file_groups import bytes_of, done
+from applier.sink.write.file_groups import bytes_of, run_on_groups
 from applier.sink.write.file_index import FileIndex, IndexedFile
 from applier.sink.write.file_writer import FileWriter
 from applier.sink.write.parquet import ParquetSource
@@ -125,7 +125,7 @@ def stage(table: Table, storage: Storage, files: FileIndex, chosen: Sequence[Seq
     fields = (*table.schema.fields, *(LINEAGE if has_lineage else ()))
     merge = GroupMerge(FileWriter(table.file_layout, storage), fields)
     new = list[DataFile]()
-    for written in done(table, "compact", merge, chosen, old, storage):
+    for written in run_on_groups(table, "compact", merge, chosen, old, storage):
         if written is None:
             return None
         new += written

@@ -4,21 +4,19 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import partial
-from typing import Protocol, cast
+from typing import cast
 
 import pyarrow as pa
 
-from applier.changefeed.change_batch import Changes
-from applier.changefeed.table import TableName
 from applier.errors import TableIncomplete, TableMismatch
 from applier.runtime.figures import counted
 from applier.sink.format.types import Field
 from applier.sink.iceberg.files import DataFile, JavaStorage, storage_for
 from applier.sink.iceberg.table import Table
 from applier.sink.write.deletes import Deletes, load_deleted, stage_position_deletes, stage_vectors
-from applier.sink.write.file_groups import done, groups
+from applier.sink.write.file_groups import groups, run_on_groups
 from applier.sink.write.file_index import FileIndex, read_index
 from applier.sink.write.new_keys import NewKeySample
 from applier.sink.write.stage import Stage, StagedBatch, stage_where, timed
@@ -45,7 +43,8 @@ class CommitWork:
         deleted: Living rows that they remove.
         seconds: See `Applied`.
         not_found: See `Applied`.
-        lacking: Properties that the commit sets if rows were not found.
+        is_complete: The table must hold every row that the changes update or delete, if it is exact.
+        lacking: Properties that the commit sets if it does not, and need not.
         start: When it began, by `time.perf_counter`.
     """
 
@@ -57,31 +56,13 @@ class CommitWork:
     deleted: int = 0
     seconds: dict[str, float] = field(default_factory=dict)
     not_found: int = 0
+    is_complete: bool = False
     lacking: Mapping[str, str] = field(default_factory=dict)
     start: float = field(default_factory=time.perf_counter)
 
     def needs_rows(self, schema_id: int) -> bool:
         """Whether rows must be staged, now that the table has this schema."""
         return self.rows is None or self.schema_id != schema_id
-
-
-class FarChanges(Protocol):
-    """Changes of one table that lie in other processes, and are staged there."""
-
-    @property
-    def key(self) -> tuple[str, ...] | None:
-        """As of `Changes`."""
-
-    def staged(self, stage: Stage) -> StagedBatch:
-        """What became of them.
-
-        Raises:
-            TableMismatch, ValueRefused, TransientError: As `TableWriter.apply`.
-        """
-
-
-def _staged(stage: Stage, batch: Changes | FarChanges) -> StagedBatch:
-    return stage.run(batch) if isinstance(batch, Changes) else batch.staged(stage)
 
 
 class Staging:
@@ -97,6 +78,7 @@ class Staging:
         self.index: FileIndex | None = None
         self._table = table
         self._new_keys = NewKeySample(str(table), self.storage)
+        self._planned: Stage | None = None
 
     def advance(self, work: CommitWork, snapshot_id: int | None) -> None:
         """Move the index past the snapshot of this work; None if the snapshot may be that of an earlier attempt."""
@@ -116,7 +98,7 @@ class Staging:
         return kept
 
     def plan(self, work: CommitWork, key: Sequence[str] | None, *, exact: bool, trusts_new_keys: bool) -> Stage:
-        """How changes are staged for the head of this work; None for the key of a table without one.
+        """How changes are staged for the head of this work, the same object while that is as good; see `attempts`.
 
         `trusts_new_keys` is False if another writer added rows, which may have a key that is new upstream.
         """
@@ -127,32 +109,23 @@ class Staging:
             columns, exact = list(self._key(key)), exact and trusts_new_keys
         index, needs_rows = self._index_of(work, columns), work.needs_rows(layout.schema.id)
         new_keys = None if isinstance(self.storage, JavaStorage) else self._new_keys
-        return Stage(layout, index, self.storage, exact, needs_rows, new_keys)
+        stage = Stage(layout, index, self.storage, exact, needs_rows, new_keys)
+        kept = self._planned
+        if kept is None or kept.index is not index or kept != stage:
+            self._planned = kept = stage
+        return kept
 
-    def stage(
-        self,
-        work: CommitWork,
-        batch: Changes | FarChanges,
-        whole: TableName | None,
-        *,
-        exact: bool,
-        trusts_new_keys: bool,
-    ) -> None:
-        """Stage a batch; see `TableWriter.apply` and `plan`."""
-        stage = self.plan(work, batch.key, exact=exact, trusts_new_keys=trusts_new_keys)
-        staged = _staged(stage, batch)
+    def take(self, work: CommitWork, staged: StagedBatch) -> bool:
+        """See `TableWriter.take`."""
         if staged.holds_new:
-            if whole is not None:
+            if work.is_complete:
                 what = f"Table {self._table} holds a row that the feed inserts, as if deletes were left out"
                 raise TableIncomplete(f"{what} (changefeed.filtered).", _FILTERED)
-            staged = _staged(replace(stage, exact=False), batch)
-        self._take_in(work, staged, whole)
-
-    def _take_in(self, work: CommitWork, staged: StagedBatch, whole: TableName | None) -> None:
+            return False
         for part, seconds in staged.seconds.items():
             work.seconds[part] = work.seconds.get(part, 0.0) + seconds
         work.not_found = max(0, staged.missing)
-        if whole is not None and work.not_found:
+        if work.is_complete and work.not_found:
             what = (
                 f"Table {self._table} does not hold {counted(work.not_found, 'row')} that the feed updates or deletes."
             )
@@ -160,6 +133,7 @@ class Staging:
         if staged.rows is not None:
             work.rows, work.upserted, work.schema_id = staged.rows, staged.upserted, self._table.schema.id
         work.deletes, work.deleted = self._deletes(work, staged), staged.deleted
+        return True
 
     def _deletes(self, work: CommitWork, staged: StagedBatch) -> Deletes:
         """Write what removes the rows that go."""
@@ -176,10 +150,10 @@ class Staging:
         files = list(self._index_of(work, fields).files.values())
         load_deleted(files, self.storage)
         find = partial(stage_where, predicate, fields, self.storage)
-        found = done(self._table, "look for rows in", find, groups(files), files, self.storage)
-        self._take_in(work, StagedBatch.sum(list(found)), None)
+        found = run_on_groups(self._table, "look for rows in", find, groups(files), files, self.storage)
+        self.take(work, StagedBatch.sum(list(found)))
 
-    def take(self, work: CommitWork, rows: Staged) -> None:
+    def take_rows(self, work: CommitWork, rows: Staged) -> None:
         """Let the rows that are staged elsewhere be those of the commit."""
         if work.needs_rows(self._table.schema.id):
             with timed(work.seconds, "rows"):

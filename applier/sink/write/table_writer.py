@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, replace
 
-from applier.changefeed.change_batch import Changes
-from applier.changefeed.table import TableName
 from applier.errors import CheckpointConflict, TableMismatch
 from applier.runtime import failpoints
 from applier.runtime.outages import OUTAGES
@@ -20,8 +18,8 @@ from applier.sink.iceberg.commit import Change
 from applier.sink.iceberg.table import Table
 from applier.sink.write.deletes import Deletes
 from applier.sink.write.file_index import FileIndex
-from applier.sink.write.stage import Stage
-from applier.sink.write.staging import CommitWork, FarChanges, Predicate, Staged, Staging
+from applier.sink.write.stage import Stage, StagedBatch
+from applier.sink.write.staging import CommitWork, Predicate, Staged, Staging
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,39 +125,55 @@ class TableWriter:
         self._committer.open()
 
     def plan(self, key: Sequence[str] | None, *, exact: bool) -> Stage:
-        """How `apply` would stage changes now, by the key of their table; errors as of it."""
+        """How changes are staged for the table as it is now; arguments and errors as of `attempts`."""
         trusts_new_keys = self._committer.trusts_new_keys
         return self._staging.plan(CommitWork(self.head), key, exact=exact, trusts_new_keys=trusts_new_keys)
 
-    def apply(
-        self,
-        batch: Changes | FarChanges,
-        stamp: Stamp,
-        *,
-        exact: bool,
-        whole: TableName | None = None,
-        lacking: Mapping[str, str] | None = None,
-    ) -> Applied:
-        """Apply a batch; the resolved ts of the stamp covers all its rows.
+    def attempts(
+        self, work: CommitWork, stamp: Stamp, key: Sequence[str] | None, *, exact: bool
+    ) -> Iterator[AbstractContextManager[Stage]]:
+        """Attempts to commit changes whose rows the resolved ts of a stamp covers, until one is made.
+
+        Each gives how changes are staged for the head that it found: what `plan` gave, unless another writer was first.
+        Its block stages them so, and lets `take` have what became of them.
 
         The table is `exact` if it holds exactly the rows of the resolved ts that it is stamped with, so that
-        `batch.fresh` may be trusted: not in the first steps after a load or a start in the middle. `whole` is the
-        upstream table, if an exact table must hold every row that the batch updates or deletes; else `lacking` are
-        properties that the commit sets if it does not.
+        `ChangeBatch.fresh` may be trusted: not in the first steps after a load or a start in the middle.
+
+        Args:
+            work: What the commit is for.
+            stamp: Its stamp.
+            key: Columns of the key; None for a table without one.
+            exact: See above.
 
         Raises:
-            TableIncomplete: The table counts as whole, and lacks a row that the batch updates or deletes.
-            TableMismatch: The table does not fit the batch, or belongs to another changefeed.
-            ValueRefused: A value does not fit its column.
+            TableMismatch: The table does not fit the changes, or belongs to another changefeed.
             CheckpointConflict: Another applier wrote the table.
             TransientError: Storage or catalog did not answer.
         """
-        work = CommitWork(lacking=lacking or {})
         for attempt in self._attempts(work, stamp):
-            with attempt:
-                trusts_new_keys = self._committer.trusts_new_keys
-                self._staging.stage(work, batch, whole, exact=exact, trusts_new_keys=trusts_new_keys)
-        return self._applied(work)
+            yield self._planned(attempt, work, key, exact=exact)
+
+    @contextmanager
+    def _planned(
+        self, attempt: AbstractContextManager[None], work: CommitWork, key: Sequence[str] | None, *, exact: bool
+    ) -> Iterator[Stage]:
+        with attempt:
+            trusts_new_keys = self._committer.trusts_new_keys
+            yield self._staging.plan(work, key, exact=exact, trusts_new_keys=trusts_new_keys)
+
+    def take(self, work: CommitWork, staged: StagedBatch) -> bool:
+        """Let what became of changes be what an attempt commits; False if they must be staged as not exact instead.
+
+        Raises:
+            TableIncomplete: The table must be complete, and lacks a row that they update or delete, or has a new one.
+        """
+        return self._staging.take(work, staged)
+
+    def applied(self, work: CommitWork) -> Applied:
+        """What a commit did, once it is made."""
+        work.seconds["commit"] = time.perf_counter() - work.start - sum(work.seconds.values())
+        return Applied(self._committer.made, work.upserted, work.deleted, work.seconds, work.not_found)
 
     def stamp(self, stamp: Stamp, unset: Sequence[str] = ()) -> Applied:
         """Make a commit that changes no row and only says how far the table is; `unset` are properties to remove."""
@@ -167,7 +181,7 @@ class TableWriter:
         for attempt in self._attempts(work, stamp, unset):
             with attempt:
                 pass
-        return self._applied(work)
+        return self.applied(work)
 
     def truncate(self, stamp: Stamp) -> Applied:
         """Remove every row."""
@@ -183,7 +197,7 @@ class TableWriter:
         for attempt in self._attempts(work, stamp):
             with attempt:
                 self._staging.where(work, columns, predicate)
-        return self._applied(work)
+        return self.applied(work)
 
     def append(self, rows: Staged, stamp: Stamp) -> Applied:
         """Add rows that replace none.
@@ -196,17 +210,17 @@ class TableWriter:
             with attempt:
                 if work.base != base:
                     raise CheckpointConflict(f"Another process writes table {self.table}.")
-                self._staging.take(work, rows)
-        return self._applied(work)
+                self._staging.take_rows(work, rows)
+        return self.applied(work)
 
     def exchange_where(self, columns: Sequence[str], predicate: Predicate, rows: Staged, stamp: Stamp) -> Applied:
         """Remove the rows that a predicate names as in `delete_where`, and add the rows that are staged."""
         work = CommitWork()
         for attempt in self._attempts(work, stamp):
             with attempt:
-                self._staging.take(work, rows)
+                self._staging.take_rows(work, rows)
                 self._staging.where(work, columns, predicate)
-        return self._applied(work)
+        return self.applied(work)
 
     def _attempts(
         self, work: CommitWork, stamp: Stamp, unset: Sequence[str] = ()
@@ -231,10 +245,6 @@ class TableWriter:
                 raise
             failpoints.reach("data-files-staged")
             self._committer.send(replace(self._change(stamp, work), unset=unset))
-
-    def _applied(self, work: CommitWork) -> Applied:
-        work.seconds["commit"] = time.perf_counter() - work.start - sum(work.seconds.values())
-        return Applied(self._committer.made, work.upserted, work.deleted, work.seconds, work.not_found)
 
     def _change(self, stamp: Stamp, staged: CommitWork, *, truncate: bool = False) -> Change:
         return Change(

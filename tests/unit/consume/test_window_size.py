@@ -53,14 +53,14 @@ def test_a_watermark_that_stands_still_allows_more_of_both() -> None:
     assert (size.messages, size.most_bytes) == (78, 1 << 20)
 
 
-def test_what_is_decoded_in_the_driver_is_small() -> None:
-    """By the bytes of the messages that were read last."""
+def test_the_bytes_of_a_window_are_those_of_the_messages_before_it() -> None:
+    """4 KiB each before any was read."""
     size, window = WindowSize(1_000, 1 << 20), Window({TopicPartition("a", 0): OffsetRange(0, 100)})
-    assert size.is_small(window)
+    assert size.bytes_of(window) == 100 * 4096
 
-    size.learn(size=1 << 20, messages=99)
+    size.learn(size=1 << 20, messages=64)
 
-    assert not size.is_small(window)
+    assert size.bytes_of(window) == 100 << 14
 
 
 def test_a_window_has_a_share_for_each_process_that_decodes() -> None:

@@ -39,7 +39,7 @@ def parted(parts: list[pa.Table]) -> tuple[Counter[str], Counter[str]]:
     for number, (places, pieces) in enumerate(cuts):
         ranges, levels, bits = zip(*places, strict=True)
         counts = tuple(piece.num_rows for piece in pieces)
-        told.append(Pieces(number, 0, 1, 2, True, (), ranges, levels, bits, counts, counts, 10.0))
+        told.append(Pieces(number, 0, (), ranges, levels, bits, counts, counts, 10.0))
     found = Counter[str](), Counter[str]()
     every = shares(told, 50.0)
     assert len(every) > 2

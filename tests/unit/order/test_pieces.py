@@ -46,9 +46,7 @@ def test_every_row_is_in_one_share_and_equal_keys_are_in_the_same(
         places, pieces = zip(*cut(rows, ["id"], splits, 64), strict=True)
         ranges, levels, bits = zip(*places, strict=True)
         counts = tuple(piece.num_rows for piece in pieces)
-        told.append(
-            Pieces(number, 0, 1, 2, True, (("id", rows["id"].type),), ranges, levels, bits, counts, counts, 10.0)
-        )
+        told.append(Pieces(number, 0, (("id", rows["id"].type),), ranges, levels, bits, counts, counts, 10.0))
         held.append(pieces)
 
     owner: dict[int, int] = {}
@@ -74,7 +72,7 @@ def test_few_rows_stay_together() -> None:
 @pytest.mark.parametrize("key", [("id", pa.string()), ("number", pa.int64())], ids=["two types", "two columns"])
 def test_two_kinds_of_keys_are_not_parted(key: tuple[str, pa.DataType]) -> None:
     """Equal ones need not have equal hashes, and rows that a later key makes equal were cut by the former one."""
-    one = Pieces(0, 0, 1, 2, True, (("id", pa.int64()),), (0,), (0,), (0,), (9_000,), (0,), 100.0)
-    other = Pieces(1, 0, 1, 2, True, (key,), (0,), (0,), (0,), (9_000,), (0,), 100.0)
+    one = Pieces(0, 0, (("id", pa.int64()),), (0,), (0,), (0,), (9_000,), (0,), 100.0)
+    other = Pieces(1, 0, (key,), (0,), (0,), (0,), (9_000,), (0,), 100.0)
     assert shares([one, other], 10.0) == [Share()]
     assert len(shares([one, one], 100_000.0)) > 1

@@ -86,7 +86,7 @@ class Lake:
 
 def _part(columns: tuple[str, ...], rows: Sequence[Row]) -> Part:
     stamps = [ts for ts, other in rows if other == columns]
-    return Part(version(columns), pa.table({"\0ts": stamps, "\0present": [columns != KEY] * len(stamps)}))
+    return Part.of(version(columns), pa.table({"\0ts": stamps, "\0present": [columns != KEY] * len(stamps)}))
 
 
 def _unchecked(*values: Any) -> tuple[Any, ...]:

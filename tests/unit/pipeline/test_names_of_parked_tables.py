@@ -21,6 +21,7 @@ from applier.pipeline.scan.statements import Ddl, read_all
 from applier.pipeline.schema_changes.track import move_past
 from applier.pipeline.state import State
 from applier.runtime.logs import Stopwatch
+from applier.runtime.places import Places
 
 P, Q = TableName("a", "p"), TableName("a", "q")
 PARKED = Completeness(Reason(Why.DDL, "7"))
@@ -51,11 +52,11 @@ def test_a_table_that_takes_the_name_of_a_parked_one_lacks_rows_of_the_window(
     barriers = [Barrier(SchemaChange(9 + at, sql, "a"), "t", Position(0, at, 0)) for at, sql in enumerate(sqls)]
     scan.ddl = read_all(barriers, Spelling([P, Q]))
     scan.parking = scan.versions = scan.topics = scan.results.late = scan.results.parts = {}
-    scan.bad, scan.upto, scan.results.fates, scan.results.bad = [], 20, Counter(), []
+    scan.kept, scan.bad, scan.upto, scan.results.fates, scan.results.bad = None, [], 20, Counter(), []
     scan.results.measures, scan.results.waiting = {"entries": 0}, {}
     config.tables.include = ("*.*",)
 
-    WindowApplier(config, mock.MagicMock(), targets, handler, state).apply(cast("Any", scan), [], Stopwatch())
+    WindowApplier(config, mock.MagicMock(), targets, handler, state, Places()).apply(cast("Any", scan), [], Stopwatch())
 
     assert state.completeness[P].why is why
 

@@ -18,6 +18,7 @@ from applier.pipeline.scan.known import Known
 from applier.pipeline.scan.scanner import WindowScanner
 from applier.pipeline.scan.window_scan import WindowScan
 from applier.runtime.logs import Stopwatch
+from applier.runtime.places import Where
 from tests.lab import Memory
 from tests.ticdc import Changefeed, Habits, Record
 from tests.upstream import Column, Database, Name
@@ -47,7 +48,7 @@ def _survey(
     scanner = WindowScanner(source, template, rows_describe=False, keep_bad=False)
     ends = {place: span.end for place, span in source.bounds().items()}
     known = Known({}, ends, {}, applied, {}, frozenset(), versions or {}, tables or Tables())
-    return scanner.scan(Window(source.bounds()), known, Stopwatch(), local=True)
+    return scanner.scan(Window(source.bounds()), known, Stopwatch(), where=Where.HERE)
 
 
 def _resolved(like: Record, ts: int) -> Record:

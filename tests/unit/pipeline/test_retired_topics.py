@@ -21,6 +21,7 @@ from applier.pipeline.scan.scanner import WindowScanner
 from applier.pipeline.scan.task_result import TaskResult
 from applier.pipeline.scan.window_scan import WindowScan
 from applier.runtime.logs import Stopwatch
+from applier.runtime.places import Where
 from tests.lab import Memory
 from tests.ticdc import Changefeed, Habits
 from tests.upstream import Column, Database, Name
@@ -41,7 +42,7 @@ def _mark(database: Database, unreadable: str = "") -> int | None:
     scanner = WindowScanner(source, template, rows_describe=False, keep_bad=False)
     ends = {place: span.end for place, span in source.bounds().items()}
     known = Known({}, ends, {}, 0, {}, frozenset(), {}, Tables())
-    return scanner.scan(Window(source.bounds()), known, Stopwatch(), local=True).upto
+    return scanner.scan(Window(source.bounds()), known, Stopwatch(), where=Where.HERE).upto
 
 
 @pytest.mark.parametrize("rows", [0, 1])

@@ -16,7 +16,8 @@ def part(value_id: int, *stamps: int) -> Part:
     """Rows of a value schema, by their commit ts."""
     ids, columns = ((1, 11), (value_id, value_id)), (Column("id", ColumnType("int")), Column("a", ColumnType("int")))
     version = TableVersion(NAME, row_version(1, value_id), columns, handle_key=("id",), schemas=ids)
-    return Part(version, pa.table({"\0ts": pa.array(stamps, pa.int64())}))
+    rows = pa.table({"\0ts": pa.array(stamps, pa.int64()), "\0present": [True] * len(stamps)})
+    return Part.of(version, rows)
 
 
 def followed(*parts: Part) -> list[int]:

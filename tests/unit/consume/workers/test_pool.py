@@ -81,9 +81,8 @@ def be_killed_elsewhere(here: int, parts: Iterable[PartitionMessages]) -> pa.Tab
 
 
 @pytest.fixture
-def pool(monkeypatch: pytest.MonkeyPatch) -> Iterator[WorkerPool]:
-    """A crew to which its windows are large."""
-    monkeypatch.setattr(pools, "_MANY_MESSAGES", WINDOW.messages)
+def pool() -> Iterator[WorkerPool]:
+    """Three processes."""
     found = WorkerPool(3)
     yield found
     found.close()
@@ -126,11 +125,12 @@ def test_shares_are_about_equal() -> None:
 
 
 def test_every_message_is_read_once_and_in_its_order() -> None:
-    """Few messages by this process alone; where more wait, and from then on, by all, each its partitions."""
+    """By this process alone, or by all, each its partitions."""
     pool = WorkerPool(3)
     try:
-        first = processes(pool.run(WINDOW, tell, chunks()))
-        found = [processes(pool.run(WINDOW, tell, chunks(), behind)) for behind in (500_000, 0)]
+        first = processes(pool.run(WINDOW, tell, chunks(), is_alone=True))
+        assert not pool.is_started
+        found = [processes(pool.run(WINDOW, tell, chunks())) for _ in range(2)]
     finally:
         pool.close()
 
@@ -144,8 +144,8 @@ def test_every_message_is_read_once_and_in_its_order() -> None:
 
 
 def test_one_process_starts_no_other() -> None:
-    """Where there is one core, however many messages wait."""
-    assert processes(WorkerPool(1).run(WINDOW, tell, chunks(), behind=10**9)) == {os.getpid(): whole()}
+    """Where there is one core."""
+    assert processes(WorkerPool(1).run(WINDOW, tell, chunks())) == {os.getpid(): whole()}
 
 
 def test_a_job_may_end_before_its_messages(pool: WorkerPool) -> None:

@@ -17,7 +17,6 @@ from applier.changefeed.fate import Fate
 from applier.changefeed.message import MESSAGE_ORDER, MESSAGE_SCHEMA, Messages, TopicPartition, by_place
 from applier.changefeed.types import TypeRules
 from applier.changefeed.window import OffsetRange, Window
-from applier.consume.source import Job, KeptRows, R
 from applier.ddl.schema_tracker import Tables
 from applier.decode.avro import decoder as avro
 from applier.decode.columnar import groups
@@ -35,7 +34,9 @@ from applier.pipeline.scan.scanner import WindowScanner
 from applier.pipeline.scan.task_result import Part
 from applier.pipeline.scan.window_scan import WindowScan
 from applier.runtime.logs import Stopwatch
+from applier.runtime.places import Where
 from tests import recordings
+from tests.in_memory import InMemory
 from tests.unit.decode.recorded_registry import RecordedRegistry
 
 pytestmark = pytest.mark.slow
@@ -58,11 +59,8 @@ FEEDS = [
 ]
 
 
-class MessageSource:
+class MessageSource(InMemory):
     """A recording as a `Source` that holds it in memory."""
-
-    kept: KeptRows | None = None
-    shares = 1
 
     def __init__(self, scenario: str, variant: str) -> None:
         self.scenario = scenario
@@ -86,26 +84,10 @@ class MessageSource:
             ends[place] = OffsetRange(0, max(row["offset"] + 1, ends.get(place, OffsetRange(0, 0)).end))
         return ends
 
-    def topic_ids(self) -> Mapping[str, str]:
-        """See `Source`; nothing tells."""
-        return {}
-
-    def offsets_at(self, milliseconds: int) -> Mapping[TopicPartition, int]:
-        """See `Source`."""
-        raise AssertionError(milliseconds)
-
     def collect(self, window: Window) -> Messages:
         """See `Source`; every window here is the whole of it."""
         del window
         return dict(by_place(self._rows.sort_by(MESSAGE_ORDER)))
-
-    def read(self, window: Window) -> Messages:
-        """See `Source`."""
-        return self.collect(window)
-
-    def map(self, window: Window, job: Job[R]) -> list[R]:
-        """See `Source`."""
-        raise AssertionError(window, job)
 
 
 def scan(source: MessageSource, variant: str, **known: Any) -> WindowScan:
@@ -119,7 +101,7 @@ def scan(source: MessageSource, variant: str, **known: Any) -> WindowScan:
     scanner = WindowScanner(source, template, describes, keep_bad=True)
     bounds = source.bounds()
     before = Known({}, {place: span.end for place, span in bounds.items()}, {}, 0, {}, frozenset(), {}, Tables())
-    return scanner.scan(Window(dict(bounds)), replace(before, **known), Stopwatch(), local=True)
+    return scanner.scan(Window(dict(bounds)), replace(before, **known), Stopwatch(), where=Where.HERE)
 
 
 def rows(parts: list[Part]) -> list[dict[str, Any]]:

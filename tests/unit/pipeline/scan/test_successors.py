@@ -18,6 +18,7 @@ from applier.pipeline.scan.known import Known
 from applier.pipeline.scan.scanner import WindowScanner
 from applier.pipeline.scan.window_scan import WindowScan
 from applier.runtime.logs import Stopwatch
+from applier.runtime.places import Where
 from tests.unit.pipeline.scan.test_window_scan_namesakes import Message, MessageSource
 
 PLACE = TopicPartition("feed", 0)
@@ -55,7 +56,7 @@ def scan(*messages: dict[str, Any]) -> WindowScan:
     ends = {place: span.end for place, span in source.window.ranges.items()}
     known = Known({}, ends, {}, TS, {}, frozenset(), {}, Tables())
     window = WindowScanner(source, template, rows_describe=False, keep_bad=False, parks=True)
-    return window.scan(source.window, known, Stopwatch(), local=True)
+    return window.scan(source.window, known, Stopwatch(), where=Where.HERE)
 
 
 CREATE = ddl(1, "CREATE", "CREATE TABLE shop.t (id INT PRIMARY KEY, v INT NOT NULL)", "t", 1)

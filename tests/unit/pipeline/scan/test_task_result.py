@@ -28,12 +28,12 @@ def _rows(count: int) -> pa.Table:
     # Of a larger one: what is left out of it must not travel.
     numbers = pa.array(range(-5, count), pa.int64())
     texts = pa.array([str(number) for number in range(-5, count)])
-    return pa.table({"\0ts": numbers, "id": texts}).slice(5)
+    return pa.table({"\0ts": numbers, "\0present": pa.array([True] * (count + 5)), "id": texts}).slice(5)
 
 
 def _result(count: int, place: TopicPartition, *, segment: int = 0, at: int = 9) -> TaskResult:
     result = TaskResult(
-        parts={(NAME, segment): [Part(VERSION, _rows(count), place.topic)]},
+        parts={(NAME, segment): [Part.of(VERSION, _rows(count), place.topic)]},
         barriers=[Barrier(SchemaChange(at, "DROP TABLE t", "db", before=VERSION), "a", Position(0, at, 0))],
         versions={(NAME, at): VERSION},
         topics={NAME: place.topic},
@@ -105,7 +105,7 @@ def test_results_of_tasks_are_added_up() -> None:
 
     assert found.parts == {
         (NAME, 0): [*first.parts[NAME, 0], *second.parts[NAME, 0]],
-        (NAME, 1): [Part(VERSION, _rows(2), "a")],
+        (NAME, 1): [Part.of(VERSION, _rows(2), "a")],
     }
     assert [barrier.change.commit_ts for barrier in found.barriers] == [9, 5, 9]
     assert [bad.offset for bad in found.bad] == [9] * 3 + [5] * 3 + [9] * 3
@@ -131,6 +131,6 @@ def test_rows_that_nobody_wants_any_more_take_no_memory() -> None:
 
 def test_rows_left_out_of_a_column_do_not_travel() -> None:
     """A few rows of a large column: pyarrow by itself would send all of it."""
-    result = TaskResult(parts={(NAME, 0): [Part(VERSION, _rows(100_000).slice(7, 2))]})
+    result = TaskResult(parts={(NAME, 0): [Part.of(VERSION, _rows(100_000).slice(7, 2))]})
 
     assert _cells(result).nbytes < 10_000

@@ -13,7 +13,8 @@ from applier.changefeed.message import MESSAGE_SCHEMA, Messages, TopicPartition,
 from applier.changefeed.table import TableName
 from applier.changefeed.types import TypeRules
 from applier.changefeed.window import OffsetRange, Window
-from applier.consume.source import Job, KeptRows, R
+from applier.consume.runner import Ran
+from applier.consume.source import KeepingJob, R
 from applier.ddl.schema_tracker import Tables
 from applier.decode.options import DecoderOptions
 from applier.errors import AmbiguousName, DecodeError
@@ -23,6 +24,8 @@ from applier.pipeline.scan.scanner import WindowScanner
 from applier.pipeline.scan.task_result import BadMessage
 from applier.pipeline.scan.window_scan import WindowScan
 from applier.runtime.logs import Stopwatch
+from applier.runtime.places import Where
+from tests.in_memory import InMemory
 
 PLACE = TopicPartition("shop", 0)
 TS = 470606913410433024
@@ -41,11 +44,8 @@ _SCHEMA = {
 }
 
 
-class MessageSource:
+class MessageSource(InMemory):
     """A `Source` of messages in memory that counts how often the row pass ran over it."""
-
-    kept: KeptRows | None = None
-    shares = 1
 
     def __init__(self, messages: list[Mapping[str, Any]]) -> None:
         rows = [
@@ -60,14 +60,6 @@ class MessageSource:
         """See `Source`."""
         return self.window.ranges
 
-    def topic_ids(self) -> Mapping[str, str]:
-        """See `Source`; nothing tells."""
-        return {}
-
-    def offsets_at(self, milliseconds: int) -> Mapping[TopicPartition, int]:
-        """See `Source`."""
-        raise AssertionError(milliseconds)
-
     def collect(self, window: Window) -> Messages:
         """See `Source`."""
         found: Messages = {}
@@ -75,15 +67,11 @@ class MessageSource:
             found = dict(by_place(self._rows.slice(span.start, len(span))))
         return found
 
-    def read(self, window: Window) -> Messages:
-        """See `Source`."""
-        return self.collect(window)
-
-    def map(self, window: Window, job: Job[R]) -> list[R]:
-        """See `Source`."""
+    def run(self, window: Window, job: KeepingJob[R], where: Where) -> Ran[R]:
+        """See `Runner`."""
         assert window.ranges, "Spark makes no task of nothing"
         self.passes += 1
-        return [job(self.collect(window).items())]
+        return super().run(window, job, where)
 
 
 def _message(kind: str, at: int, **members: Any) -> dict[str, Any]:
@@ -145,7 +133,7 @@ def _survey(source: MessageSource, *, keep_bad: bool = True) -> WindowScan:
     scanner = WindowScanner(source, template, rows_describe=False, keep_bad=keep_bad)
     ends = {PLACE: source.window.ranges[PLACE].end}
     known = Known({}, ends, {}, 0, {}, frozenset(), {}, Tables())
-    return scanner.scan(source.window, known, Stopwatch(), local=False)
+    return scanner.scan(source.window, known, Stopwatch(), where=Where.TASKS)
 
 
 def test_only_rows_of_the_tables_that_bad_rows_name_are_set_aside() -> None:

@@ -17,6 +17,7 @@ from applier.pipeline.scan.scanner import HEAD_MESSAGES, WindowScanner
 from applier.pipeline.scan.type_rows import Typing, Values
 from applier.pipeline.scan.window_scan import WindowScan
 from applier.runtime.logs import Stopwatch
+from applier.runtime.places import Where
 from tests.unit.pipeline.scan.test_window_scan_dead_letters import _SCHEMA, TS, MessageSource, _message, _row
 
 CREATE = _message("CREATE", 0, sql="CREATE TABLE `shop`.`stock` (`id` INT PRIMARY KEY)", tableSchema=_SCHEMA)
@@ -31,7 +32,7 @@ def _survey(source: MessageSource) -> WindowScan:
     scanner = WindowScanner(source, template, rows_describe=False, keep_bad=False)
     ends = {place: span.end for place, span in source.window.ranges.items()}
     known = Known({}, ends, {}, 0, {}, frozenset(), {}, Tables())
-    return scanner.scan(source.window, known, Stopwatch(), local=False)
+    return scanner.scan(source.window, known, Stopwatch(), where=Where.TASKS)
 
 
 def test_rows_behind_a_create_are_read_once() -> None:

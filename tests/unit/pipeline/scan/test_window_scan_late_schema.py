@@ -20,6 +20,7 @@ from applier.pipeline.scan.known import Known
 from applier.pipeline.scan.scanner import WindowScanner
 from applier.pipeline.scan.window_scan import WindowScan
 from applier.runtime.logs import Stopwatch
+from applier.runtime.places import Where
 from applier.runtime.retry import LATE_SECONDS, Deadline
 from tests import recordings
 from tests.fake_registry import Answer, FakeRegistry, fake_registry
@@ -87,7 +88,7 @@ class World:
         """Survey all messages."""
         ends = {self.source.place: self.source.window.ranges[self.source.place].end}
         known = Known({}, ends, {}, 0, {}, frozenset(), {}, Tables())
-        return self.scanner.scan(self.source.window, known, Stopwatch(), local=False)
+        return self.scanner.scan(self.source.window, known, Stopwatch(), where=Where.TASKS)
 
 
 @pytest.mark.parametrize("keep_bad", [True, False])

@@ -15,6 +15,7 @@ from applier.pipeline.scan.known import Known
 from applier.pipeline.scan.scanner import WindowScanner
 from applier.pipeline.scan.window_scan import WindowScan
 from applier.runtime.logs import Stopwatch
+from applier.runtime.places import Where
 from tests.builders import version
 from tests.unit.pipeline.scan.test_window_scan_dead_letters import _SCHEMA, PLACE, MessageSource, _message, _row
 
@@ -31,7 +32,7 @@ def _scan(order: FeedOrder, tables: Tables) -> WindowScan:
     ends: dict[TopicPartition, int] = {PLACE: 4}
     known = Known({}, ends, {}, 0, {}, frozenset(), {}, tables)
     return WindowScanner(source, template, rows_describe=False, keep_bad=False).scan(
-        source.window, known, Stopwatch(), local=False
+        source.window, known, Stopwatch(), where=Where.TASKS
     )
 
 

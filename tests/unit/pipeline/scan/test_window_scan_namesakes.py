@@ -13,7 +13,6 @@ from applier.changefeed.message import MESSAGE_SCHEMA, Messages, TopicPartition,
 from applier.changefeed.table import TableName, TableVersion
 from applier.changefeed.types import TypeRules
 from applier.changefeed.window import OffsetRange, Window
-from applier.consume.source import Job, KeptRows, R
 from applier.ddl.schema_tracker import Tables
 from applier.decode.avro.decoder import AvroDecoder
 from applier.decode.avro.namesakes import Lives
@@ -25,6 +24,8 @@ from applier.pipeline.scan.known import Known
 from applier.pipeline.scan.scanner import WindowScanner
 from applier.pipeline.scan.window_scan import WindowScan
 from applier.runtime.logs import Stopwatch
+from applier.runtime.places import Where
+from tests.in_memory import InMemory
 from tests.unit.decode.avro_messages import EXTENSION, ID, TS, Schemas, column, record
 
 A = column("a_b", "TEXT", "string", null="first", default=None)
@@ -37,11 +38,8 @@ END = 90
 Message = tuple[TopicPartition, bytes | None, bytes]
 
 
-class MessageSource:
+class MessageSource(InMemory):
     """A `Source` of messages in memory."""
-
-    kept: KeptRows | None = None
-    shares = 1
 
     def __init__(self, messages: list[Message]) -> None:
         places = sorted({place for place, _, _ in messages})
@@ -52,14 +50,6 @@ class MessageSource:
         """See `Source`."""
         return self.window.ranges
 
-    def topic_ids(self) -> Mapping[str, str]:
-        """See `Source`; nothing tells."""
-        return {}
-
-    def offsets_at(self, milliseconds: int) -> Mapping[TopicPartition, int]:
-        """See `Source`."""
-        raise AssertionError(milliseconds)
-
     def collect(self, window: Window) -> Messages:
         """See `Source`."""
         rows = [
@@ -69,14 +59,6 @@ class MessageSource:
             if span.start <= offset < span.end
         ]
         return dict(by_place(pa.Table.from_pylist(rows, schema=MESSAGE_SCHEMA)))
-
-    def read(self, window: Window) -> Messages:
-        """See `Source`."""
-        return self.collect(window)
-
-    def map(self, window: Window, job: Job[R]) -> list[R]:
-        """See `Source`."""
-        return [job(self.collect(window).items())]
 
 
 @pytest.fixture(autouse=True)
@@ -122,7 +104,7 @@ def scan(
     made = Tables([TableVersion(name, 1, ()) for name in tables])
     known = Known({}, ends, {}, TS, {}, frozenset(), {}, made, lives=lives)
     window = WindowScanner(source, template, rows_describe=True, keep_bad=False, parks=True)
-    return window.scan(source.window, known, Stopwatch(), local=True)
+    return window.scan(source.window, known, Stopwatch(), where=Where.HERE)
 
 
 def held(scanned: WindowScan) -> dict[TableName, list[int]]:

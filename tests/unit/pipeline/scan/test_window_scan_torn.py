@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
-from typing import Any, cast
+from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -15,7 +15,8 @@ from applier.changefeed.message import PartitionMessages
 from applier.changefeed.table import TableName
 from applier.changefeed.types import TypeRules
 from applier.changefeed.window import Window
-from applier.consume.source import Job, KeepingJob, R
+from applier.consume.runner import Ran
+from applier.consume.source import KeepingJob, R
 from applier.ddl.schema_tracker import Tables
 from applier.decode.options import DecoderOptions
 from applier.order.feed_order import ORDERS
@@ -26,6 +27,7 @@ from applier.pipeline.scan.scanner import WindowScanner
 from applier.pipeline.scan.task_result import Part
 from applier.pipeline.scan.window_scan import WindowScan
 from applier.runtime.logs import Stopwatch
+from applier.runtime.places import Where
 from tests.unit.pipeline.scan.test_decode_task_bulk import (
     FEEDS,
     PROTOCOLS,
@@ -46,11 +48,12 @@ class Tasks(MessageSource):
         self.messages = messages
         self.tears = 0
 
-    def map(self, window: Window, job: Job[R]) -> list[R]:
-        """See `Source`."""
-        parts = list(self._parts(window, cast("KeepingJob[R]", job)))
+    def run(self, window: Window, job: KeepingJob[R], where: Where) -> Ran[R]:
+        """See `Runner`."""
+        del where
+        parts = list(self._parts(window, job))
         self.tears += len(parts) - len(window.ranges)
-        return [job([part]) for part in parts]
+        return Ran([job([part]) for part in parts])
 
     def _parts(self, window: Window, job: KeepingJob[R]) -> Iterator[PartitionMessages]:
         for place, rows in self.collect(window).items():
@@ -69,7 +72,7 @@ def scan(source: Tasks, variant: str, *left_out: str) -> tuple[WindowScan, Windo
     bounds = source.bounds()
     ends = {place: span.end for place, span in bounds.items()}
     known = Known({}, ends, {}, 0, {}, frozenset(), {}, Tables())
-    return scanner.scan(Window(dict(bounds)), known, Stopwatch(), local=False), scanner
+    return scanner.scan(Window(dict(bounds)), known, Stopwatch(), where=Where.TASKS), scanner
 
 
 def changes(found: WindowScan) -> dict[Any, Any]:
@@ -145,6 +148,6 @@ def test_a_topic_whose_rows_count_in_runs_is_read_whole(variant: str, monkeypatc
     tears = source.tears
     ends = {place: span.end for place, span in source.bounds().items()}
     known = Known({}, ends, torn.topics, 0, {}, frozenset(), torn.versions, Tables())
-    again = replace(scanner, whole=set()).scan(torn.window, known, Stopwatch(), local=False)
+    again = replace(scanner, whole=set()).scan(torn.window, known, Stopwatch(), where=Where.TASKS)
     assert source.tears == tears > 0
     assert not again.results.torn

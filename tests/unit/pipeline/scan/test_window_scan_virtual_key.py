@@ -14,6 +14,7 @@ from applier.pipeline.scan.known import Known
 from applier.pipeline.scan.scanner import WindowScanner
 from applier.pipeline.scan.window_scan import WindowScan
 from applier.runtime.logs import Stopwatch
+from applier.runtime.places import Where
 from tests.unit.pipeline.scan.test_window_scan_dead_letters import _INT, TS, MessageSource, _message, _row
 
 COLUMNS = "`id` INT NOT NULL, `left` INT, `v` INT AS (`id` + 1) VIRTUAL NOT NULL"
@@ -31,7 +32,7 @@ def _schema(*keys: str) -> dict[str, Any]:
 def _survey(source: MessageSource, known: Known) -> WindowScan:
     template = DecodeTask("simple", DecoderOptions(), TypeRules(), ("*.*",), (), upto=0)
     scanner = WindowScanner(source, template, rows_describe=False, keep_bad=False)
-    return scanner.scan(source.window, known, Stopwatch(), local=False)
+    return scanner.scan(source.window, known, Stopwatch(), where=Where.TASKS)
 
 
 @pytest.mark.parametrize(("keys", "key"), [(("v", "id"), ("id",)), (("v",), ())])

@@ -16,6 +16,7 @@ import pytest
 from pyroaring import BitMap64
 
 from applier.changefeed.table import ColumnType
+from applier.runtime.places import Places
 from applier.sink.evolve.casts.cast import CastRefused
 from applier.sink.evolve.move_rows import stage_rows
 from applier.sink.evolve.rewrite import LiveRows, ValueSource, rewrite
@@ -24,9 +25,10 @@ from applier.sink.format.file_layout import FileLayout
 from applier.sink.format.storage import LocalStorage
 from applier.sink.format.types import TableSchema, schema_json
 from applier.sink.iceberg.files import DataFile, DeleteFile, JavaStorage
+from applier.sink.iceberg.java import FileTasks
 from applier.sink.write import file_groups, merge
 from applier.sink.write.deletes import encode_vector, load_deleted, puffin
-from applier.sink.write.file_groups import FileRows, bytes_of, done, groups
+from applier.sink.write.file_groups import FileRows, bytes_of, groups, run_on_groups
 from applier.sink.write.file_index import IndexedFile, read_index
 from applier.sink.write.file_writer import FileWriter
 from applier.sink.write.lookup import positions_where
@@ -62,13 +64,14 @@ class Lake:
 
     Args:
         folder: Where it is.
-        tasks: What does work elsewhere.
+        tasks: What does work elsewhere, which no work is too small for.
         values: The text of each row.
     """
 
     def __init__(self, folder: Path, tasks: Tasks | None, values: Sequence[str]) -> None:
         self.folder = folder
         self.tasks = tasks
+        self.places = Places(has_tasks=True, file_bytes=-1)
         self.files = list[DataFile]()
         for start in range(0, len(values), 5):
             ids = list(range(start, start + 5))
@@ -106,7 +109,8 @@ class _Table:
     format_version = 3
 
     def __init__(self, lake: Lake, schema: TableSchema) -> None:
-        self.java = SimpleNamespace(each=lake.tasks)
+        tasks = None if lake.tasks is None else FileTasks(lake.tasks, lake.places)
+        self.java = SimpleNamespace(tasks=tasks)
         self.location, self.storage_properties = str(lake.folder), dict[str, str]()
         self.file_layout, self.schema = lake.layout(schema), schema
         self.scan = lambda *_: lake.files
@@ -118,7 +122,6 @@ class _Table:
 @pytest.fixture(params=["here", "in tasks"])
 def tasks(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Tasks | None:
     """Where work is done: two files a group at most, and no work is too small for a task."""
-    monkeypatch.setattr(file_groups, "LEAST_BYTES", 0)
     monkeypatch.setattr(file_groups, "GROUP_BYTES", 2000)
     return Tasks() if request.param == "in tasks" else None
 
@@ -164,7 +167,7 @@ def test_rows_move_and_go_by_a_predicate(tmp_path: Path, tasks: Tasks | None) ->
 
     moved = stage_rows(lake.table(), lake.table(), 1, is_high)
     find = partial(_gone, STORAGE)
-    found = list(done(lake.table(), "look for rows in", find, groups(lake.indexed), lake.indexed, STORAGE))
+    found = list(run_on_groups(lake.table(), "look for rows in", find, groups(lake.indexed), lake.indexed, STORAGE))
 
     assert [row["id"] for row in held(moved)] == [7, 8, 9, 10, 12, 13, 14]
     gone = {path: list(positions) for each in found for path, positions in each.items()}
@@ -240,12 +243,13 @@ def test_small_files_and_what_java_alone_reaches_stay_here(tmp_path: Path) -> No
     """A job costs more than a few megabytes, and a task has no JVM to ask."""
     tasks = Tasks()
     lake = Lake(tmp_path, tasks, ["x"] * 10)
+    lake.places = Places(has_tasks=True)
     small, large = lake.indexed, [IndexedFile(DataFile("x", "parquet", 1, 1 << 30), (), (), None)]
     java = JavaStorage(SimpleNamespace(io=lambda: None))
-    assert bytes_of(small) < file_groups.LEAST_BYTES
+    assert bytes_of(small) < Places().file_bytes
 
-    assert list(done(lake.table(), "see", str, [1], small, STORAGE)) == ["1"]
-    assert list(done(lake.table(), "see", str, [2], large, STORAGE, java)) == ["2"]
+    assert list(run_on_groups(lake.table(), "see", str, [1], small, STORAGE)) == ["1"]
+    assert list(run_on_groups(lake.table(), "see", str, [2], large, STORAGE, java)) == ["2"]
     assert tasks.said == []
-    assert list(done(lake.table(), "see", str, [3], large, STORAGE)) == ["3"]
+    assert list(run_on_groups(lake.table(), "see", str, [3], large, STORAGE)) == ["3"]
     assert tasks.said == ["see table shop.t"]

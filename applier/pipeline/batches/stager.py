@@ -1,7 +1,7 @@
-"""Batches whose rows are in the tasks that decoded them: Spark brings those of a key together, and stages them there.
+"""Stages the batches of a window: here, or in the tasks that decoded their rows, chosen once for the window.
 
-The driver learns of files and positions alone. What a task does is what this process does with a batch of its own:
-fit, merge and stage (`batches.batch`, `sink.write.stage`).
+In tasks Spark brings the rows of a key together, and the driver learns of files and positions alone. What a task does
+is what this process does with a batch of its own: fit, merge and stage (`batches.batch`, `sink.write.stage`).
 """
 
 from __future__ import annotations
@@ -10,22 +10,26 @@ import platform
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from functools import partial
 from itertools import chain
-from typing import TypeAlias
+from typing import Protocol, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from applier.changefeed.change_batch import Changes
 from applier.changefeed.packing import packed
 from applier.changefeed.table import Keyed, Keyless, TableName
 from applier.consume.source import KeptRows, PieceId
 from applier.errors import ApplierError, OutsideRefused, TableMismatch, TransientError, worst
 from applier.order.bags import IMAGE, together
-from applier.order.pieces import Pieces, Share, marked, shares, within
+from applier.order.pieces import Pieces, Share, shares, within
 from applier.pipeline.batches.batch import Batch, Fit, Merging
+from applier.pipeline.scan.task_result import Part, read_pieces
 from applier.pipeline.scan.window_scan import WindowScan
 from applier.pipeline.tables.target_tables import TargetTables
+from applier.runtime.places import Places, Where
 from applier.sink.format.types import TableSchema
 from applier.sink.iceberg.files import JavaStorage
 from applier.sink.write.stage import Stage, StagedBatch
@@ -39,15 +43,121 @@ SPLIT_ROWS = 250_000
 
 _MOST_RANGES = 64
 
+LEAST_SHARE_BYTES = 2 << 20
+"""Bytes of rows below which another task costs more than they do."""
+
 _AGAIN = "the window is read again."
 
 _OWN_RIGHTS = "let the machines of the cluster reach the storage with the rights of the driver: see docs/cluster.md."
 
-LEAST_BYTES = 2 << 20
-"""Bytes of rows below which another task costs more than they do: a window of no more comes to this process."""
-
 Outcome: TypeAlias = StagedBatch | ApplierError | None
 """What a task made of its share of a batch; None if no change is left of it."""
+
+
+class BatchRows(Protocol):
+    """The rows of one batch, fitted and merged where they are."""
+
+    @property
+    def key(self) -> tuple[str, ...] | None:
+        """Names of the key columns; None for a table without a key."""
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether they change no row."""
+
+    def staged(self, plan: Stage) -> StagedBatch:
+        """What became of them; may be asked again, with another plan.
+
+        Raises:
+            TableMismatch, ValueRefused, SchemaChangeRefused, TransientError: They cannot be staged.
+        """
+
+
+class Stager(Protocol):
+    """Stages the batches of a window."""
+
+    def rows(
+        self, batch: Batch, fits: Sequence[Fit], merging: Merging, writer: TableWriter, *, exact: bool
+    ) -> BatchRows:
+        """The rows of a batch, for the table of a writer; `exact` as of `TableWriter.attempts`."""
+
+    def stage_ahead(self, every: Sequence[BatchRows]) -> None:
+        """Stage what is cheaper for several tables at once than for one after the other.
+
+        Raises:
+            TransientError: A task could not go on; the window is to be read again.
+        """
+
+
+def stager_of(scan: WindowScan, places: Places) -> Stager:
+    """Where the rows of a window are staged: in the tasks that keep them, unless they are few; see `Places.of_rows`."""
+    if scan.kept is None:
+        return StagerHere()
+    size = scan.results.size
+    if places.of_rows(size).where is Where.HERE:
+        return StagerHere(scan.kept)
+    return StagerInTasks(scan.kept, scan.job.limits.splits, size)
+
+
+def key_of(merging: Merging) -> tuple[str, ...] | None:
+    """Names of the key columns of a batch; None for a table without a key."""
+    return merging.shape.key if isinstance(merging.shape, Keyed) else None
+
+
+@dataclass(slots=True)
+class RowsHere:
+    """Rows of a batch that are in this process, or are brought to it; see `BatchRows`."""
+
+    parts: Sequence[Part]
+    fits: Sequence[Fit]
+    merging: Merging
+    kept: KeptRows | None = None
+    _changes: Changes | None = field(default=None, init=False)
+
+    @property
+    def key(self) -> tuple[str, ...] | None:
+        """See `BatchRows`."""
+        return key_of(self.merging)
+
+    @property
+    def is_empty(self) -> bool:
+        """See `BatchRows`."""
+        return self._merged().is_empty
+
+    def staged(self, plan: Stage) -> StagedBatch:
+        """See `BatchRows`."""
+        return plan.run(self._merged())
+
+    def _merged(self) -> Changes:
+        if self._changes is None:
+            bodies = {} if self.kept is None else self.kept.collect()
+            parts = [part if part.rows is not None else part.brought(bodies) for part in self.parts]
+            fitted = [fit.fitted(part.here) for fit, part in zip(self.fits, parts, strict=True)]
+            self._changes = self.merging.merged(fitted)
+        return self._changes
+
+
+@dataclass(frozen=True, slots=True)
+class StagerHere:
+    """Stages in this process, a table at a time; see `Stager`.
+
+    Attributes:
+        kept: What has the rows, where tasks keep them.
+    """
+
+    kept: KeptRows | None = None
+
+    def rows(
+        self, batch: Batch, fits: Sequence[Fit], merging: Merging, writer: TableWriter, *, exact: bool
+    ) -> BatchRows:
+        """See `Stager`."""
+        del writer, exact
+        return RowsHere(batch.parts, fits, merging, self.kept)
+
+    def stage_ahead(self, every: Sequence[BatchRows]) -> None:
+        """See `Stager`: rows that tasks keep are brought here, once for all threads."""
+        if self.kept is not None and every:
+            self.kept.collect()
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,22 +194,12 @@ class ShareTask:
             return error
 
     def _rows(self, place: tuple[int, int], bodies: Mapping[PieceId, pa.Buffer]) -> pa.Table:
-        rows = pa.concat_tables(list(self._pieces(place, bodies)))
-        is_bag = isinstance(self.merging.shape, Keyless)
-        return together(rows) if is_bag and self.share.is_all else rows
-
-    def _pieces(self, place: tuple[int, int], bodies: Mapping[PieceId, pa.Buffer]) -> Iterator[pa.Table]:
         shape = self.merging.shape
-        for piece, mark, is_coarse in self.wanted[place]:
-            body = bodies.get((*place, piece))
-            rows = None if body is None else pa.ipc.open_stream(body).read_all()
-            if rows is None or marked(rows) != mark:
-                # A lost task that is run again may number its parts otherwise, as its decoder has learnt more or less:
-                # rows of another table would be taken for those of this one.
-                raise TransientError("Rows of a lost task were made again, and not as before.", _AGAIN)
-            if is_coarse:
-                rows = within(rows, shape.key if isinstance(shape, Keyed) else (IMAGE,), self.splits, self.share)
-            yield rows.replace_schema_metadata(None)
+        key = shape.key if isinstance(shape, Keyed) else (IMAGE,)
+        own = partial(within, key=key, splits=self.splits, share=self.share)
+        pieces = read_pieces(self.wanted[place], place, bodies, own)
+        rows = pa.concat_tables([piece.replace_schema_metadata(None) for piece in pieces])
+        return together(rows) if isinstance(shape, Keyless) and self.share.is_all else rows
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,34 +207,34 @@ class Work:
     """What all tasks of a job do: by target the shares, each with the number of its batch."""
 
     targets: Sequence[Sequence[tuple[int, ShareTask]]]
-    is_here: bool
 
     def __call__(self, target: int, bodies: Mapping[PieceId, pa.Buffer]) -> list[tuple[int, Outcome]]:
         """What becomes of the shares of a target."""
-        return [(number, self._placed(share(bodies))) for number, share in self.targets[target]]
+        return [(number, _placed(share(bodies))) for number, share in self.targets[target]]
 
-    def _placed(self, outcome: Outcome) -> Outcome:
-        """An error of the storage names the machine: others may reach it."""
-        if isinstance(outcome, TransientError | OutsideRefused) and not self.is_here:
-            outcome.what = f"In a task on {platform.node()}: {outcome.what}"
-            outcome.hint = outcome.hint or _OWN_RIGHTS
-        return outcome
+
+def _placed(outcome: Outcome) -> Outcome:
+    """An error of the storage names the machine: others may reach it."""
+    if isinstance(outcome, TransientError | OutsideRefused):
+        outcome.what = f"In a task on {platform.node()}: {outcome.what}"
+        outcome.hint = outcome.hint or _OWN_RIGHTS
+    return outcome
 
 
 @dataclass(slots=True)
-class FarBatch:
-    """The changes of a batch, as `FarChanges`.
+class RowsInTasks:
+    """Rows of a batch that stay in tasks; see `BatchRows`.
 
     Attributes:
-        rows: The rows of all batches.
+        stager: Stages all batches of the window.
         batch: The batch.
         fits: What fits its parts.
         merging: What merges them.
-        plan: How it is staged, unless another writer commits first; None where that is left to the attempts to commit.
+        plan: How it was, or will be, staged; None where that is left to the attempts to commit.
         outcome: What became of it by this plan.
     """
 
-    rows: FarRows
+    stager: StagerInTasks
     batch: Batch
     fits: Sequence[Fit]
     merging: Merging
@@ -143,21 +243,21 @@ class FarBatch:
 
     @property
     def key(self) -> tuple[str, ...] | None:
-        """See `FarChanges`."""
-        return self.merging.shape.key if isinstance(self.merging.shape, Keyed) else None
+        """See `BatchRows`."""
+        return key_of(self.merging)
 
     @property
     def is_empty(self) -> bool:
-        """Whether it changes no row, as the first job has shown."""
+        """See `BatchRows`; as the first job has shown."""
         return self.plan is not None and self.outcome is None
 
-    def staged(self, stage: Stage) -> StagedBatch:
-        """See `FarChanges`."""
-        if self.plan is None or not _is_same(self.plan, stage):
+    def staged(self, plan: Stage) -> StagedBatch:
+        """See `BatchRows`."""
+        if plan is not self.plan:
             # A share whose rows keep values of those that they replace writes them anew for another head. Beside them
             # the other shares' rows would be lost, as what is written takes the place of all rows of earlier attempts.
-            self.plan = replace(stage, needs_rows=True)
-            self.rows.stage([self])
+            self.plan = replace(plan, needs_rows=True)
+            self.stager.stage_ahead([self])
         if isinstance(self.outcome, ApplierError):
             raise self.outcome
         return self.outcome or StagedBatch([], 0, {}, 0, {})
@@ -173,12 +273,12 @@ class FarBatch:
         """The tasks that stage it together; one of them, another for each snapshot, looks new keys up."""
         if (plan := self.plan) is None:
             return
-        parts = [part.rows for part in self.batch.parts if isinstance(part.rows, Pieces)]
+        parts = [part.away for part in self.batch.parts]
         by_place = {(part.task, part.part): (part, fit) for part, fit in zip(parts, self.fits, strict=True)}
-        splits = self.rows.splits.get(self.batch.name, ()) if self.key else ()
+        splits = self.stager.splits.get(self.batch.name, ()) if self.key else ()
         if not self.key:
             # Each share looks for its rows in all files: more shares than slots would take longer than one.
-            most_bytes = max(most_bytes, sum(part.size for part in parts) / self.rows.kept.slots)
+            most_bytes = max(most_bytes, sum(part.size for part in parts) / self.stager.kept.slots)
         found = shares(parts, most_bytes) if _may_part(parts, self.key, plan.layout.schema) else [Share()]
         sampled = (plan.index.snapshot_id or 0) % len(found)
         for at_share, share in enumerate(found):
@@ -200,12 +300,12 @@ class FarBatch:
 
 
 @dataclass(frozen=True, slots=True)
-class FarRows:
-    """The rows of a window that are in tasks.
+class StagerInTasks:
+    """Stages in the tasks that keep the rows of a window; see `Stager`.
 
     Attributes:
-        kept: What has them.
-        splits: As of `DecodeTask`.
+        kept: What has the rows.
+        splits: As of `Limits`.
         size: Bytes of all of them.
     """
 
@@ -213,53 +313,36 @@ class FarRows:
     splits: Mapping[TableName, Sequence[int]]
     size: float
 
-    @classmethod
-    def of(cls, scan: WindowScan) -> FarRows | None:
-        """Those of a window; None if its rows are in this process."""
-        return None if scan.kept is None else cls(scan.kept, scan.job.limits.splits, scan.results.size)
-
-    def batch(
+    def rows(
         self, batch: Batch, fits: Sequence[Fit], merging: Merging, writer: TableWriter, *, exact: bool
-    ) -> FarBatch:
-        """A batch as changes that `TableWriter.apply` takes."""
-        shape = merging.shape
-        key, plan = shape.key if isinstance(shape, Keyed) else None, None
+    ) -> BatchRows:
+        """See `Stager`; the files of some tables are reached by Java alone, and tasks have none."""
+        if isinstance(writer.storage, JavaStorage):
+            return RowsHere(batch.parts, fits, merging, self.kept)
+        plan = None
         # What another writer or an answer that is lost makes fail here, an attempt plans on what is there then.
         with suppress(TransientError, TableMismatch):
-            plan = writer.plan(key, exact=exact)
-        return FarBatch(self, batch, fits, merging, plan)
+            plan = writer.plan(key_of(merging), exact=exact)
+        return RowsInTasks(self, batch, fits, merging, plan)
 
-    def stage(self, batches: Sequence[FarBatch]) -> None:
-        """Stage batches by their plans, in one job.
-
-        Raises:
-            TransientError: A task could not go on; the window is to be read again.
-        """
-        most_bytes = max(LEAST_BYTES, min(SHARE_BYTES, self.size / self.kept.slots))
-        every = [(number, share) for number, each in enumerate(batches) for share in each.shares(most_bytes)]
-        if not every:
+    def stage_ahead(self, every: Sequence[BatchRows]) -> None:
+        """See `Stager`: in one job for all tables, as a job each would cost more than what most of them bring."""
+        batches = [rows for rows in every if isinstance(rows, RowsInTasks)]
+        if len(batches) < len(every):
+            self.kept.collect()
+        most_bytes = max(LEAST_SHARE_BYTES, min(SHARE_BYTES, self.size / self.kept.slots))
+        work = [(number, share) for number, rows in enumerate(batches) for share in rows.shares(most_bytes)]
+        if not work:
             return
-        outcomes: list[list[Outcome]] = [[] for _ in batches]
-        # Python reaches the files of some tables by this process alone, through its JVM.
-        is_here = self.size <= LEAST_BYTES or any(
-            each.plan and isinstance(each.plan.storage, JavaStorage) for each in batches
-        )
-        for number, outcome in self._outcomes(packed(every, lambda item: item[1].size, most_bytes), is_here=is_here):
-            outcomes[number].append(outcome)
-        for each, found in zip(batches, outcomes, strict=True):
-            each.take(_sum(found))
-
-    def _outcomes(
-        self, targets: Sequence[Sequence[tuple[int, ShareTask]]], *, is_here: bool
-    ) -> Iterator[tuple[int, Outcome]]:
-        work = Work(targets, is_here=is_here)
-        if is_here:
-            bodies = self.kept.collect()
-            return chain.from_iterable(work(target, bodies) for target in range(len(targets)))
-        told = self.kept.stage(_routes(targets), work)
-        if told.keys() != set(range(len(targets))):
+        targets = packed(work, lambda item: item[1].size, most_bytes)
+        answers = self.kept.stage(_routes(targets), Work(targets))
+        if answers.keys() != set(range(len(targets))):
             raise TransientError("Spark gave no answer for a part of the rows.", _AGAIN)
-        return chain.from_iterable(told.values())
+        outcomes: list[list[Outcome]] = [[] for _ in batches]
+        for number, outcome in chain.from_iterable(answers.values()):
+            outcomes[number].append(outcome)
+        for rows, found in zip(batches, outcomes, strict=True):
+            rows.take(_sum(found))
 
 
 def _may_part(parts: Sequence[Pieces], key: Sequence[str] | None, schema: TableSchema) -> bool:
@@ -323,10 +406,3 @@ def _splits(files: Sequence[tuple[object, int]]) -> Sequence[int]:
     ends = np.cumsum([rows for _, rows in known])
     edges = np.linspace(0, ends[-1], count + 1)[1:-1]
     return sorted({known[int(at)][0] for at in np.searchsorted(ends, edges)})
-
-
-def _is_same(plan: Stage, stage: Stage) -> bool:
-    """Whether what was staged by one plan is good for another: the same head and columns."""
-    return (
-        plan.index.snapshot_id == stage.index.snapshot_id and plan.layout == stage.layout and plan.exact == stage.exact
-    )

@@ -24,9 +24,9 @@ from applier.errors import ApplierError, OutsideRefused, TableMismatch, Transien
 from applier.order.bags import IMAGE
 from applier.order.pieces import Pieces
 from applier.order.reduce import KEYED_SCHEMA
-from applier.pipeline.batches import far
+from applier.pipeline.batches import stager
 from applier.pipeline.batches.batch import Batch
-from applier.pipeline.batches.far import FarBatch, FarRows
+from applier.pipeline.batches.stager import RowsHere, RowsInTasks, StagerHere, StagerInTasks
 from applier.pipeline.scan import task_result
 from applier.pipeline.scan.task_result import Part, TaskResult
 from applier.sink.format.file_layout import FileLayout
@@ -74,7 +74,7 @@ def changed(ids: list[int], *, first: Op, of: TableVersion, offset: int = 0) -> 
     ]
     columns = [pa.array(values, kind) for values, kind in zip([*meta, [0] * count], KEYED_SCHEMA.types, strict=True)]
     rows = pa.Table.from_arrays(columns, schema=KEYED_SCHEMA)
-    return Part(of, rows.append_column("id", pa.array(ids, pa.int64())), "shop")
+    return Part.of(of, rows.append_column("id", pa.array(ids, pa.int64())), "shop")
 
 
 def kept(result: TaskResult) -> Kept:
@@ -89,7 +89,7 @@ def kept(result: TaskResult) -> Kept:
     return Kept(found)
 
 
-def batch(result: TaskResult, rows: Kept, folder: Path, schema: TableSchema = SCHEMA) -> FarBatch:
+def batch(result: TaskResult, rows: Kept, folder: Path, schema: TableSchema = SCHEMA) -> RowsInTasks:
     """The batch of the table, which has two rows."""
     layout = FileLayout(
         "shop.t", str(folder), schema, {"spec-id": 0, "fields": []}, {"order-id": 0, "fields": []}, {}, 3
@@ -102,10 +102,10 @@ def batch(result: TaskResult, rows: Kept, folder: Path, schema: TableSchema = SC
     found = Batch(ACCOUNT, parts, 9)
     fits = found.fits(parts[0].version, cast("Table", _Named(schema)), None)
     merging = found.merging(by_place=False, exact=True)
-    return FarBatch(FarRows(rows, {}, result.size), found, fits, merging, plan)
+    return RowsInTasks(StagerInTasks(rows, {}, result.size), found, fits, merging, plan)
 
 
-def plan_of(changes: FarBatch) -> Stage:
+def plan_of(changes: RowsInTasks) -> Stage:
     """How a batch is staged."""
     assert changes.plan is not None
     return changes.plan
@@ -120,14 +120,14 @@ def test_rows_of_every_share_are_written_again_where_another_writer_was_first(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Only some shares take values over from rows that they replace: those of the others would be lost."""
-    monkeypatch.setattr(far, "LEAST_BYTES", 200)
-    monkeypatch.setattr(far, "SHARE_BYTES", 1_000)
+    monkeypatch.setattr(stager, "LEAST_SHARE_BYTES", 200)
+    monkeypatch.setattr(stager, "SHARE_BYTES", 1_000)
     of = version(("id", "bigint"))
     old, new = changed([2], first=Op.UPDATE, of=of), changed([*range(100, 300)], first=Op.INSERT, of=of, offset=1)
-    result = TaskResult(parts={(ACCOUNT, 0): [Part(of, pa.concat_tables([old.here, new.here]), "shop")]})
+    result = TaskResult(parts={(ACCOUNT, 0): [Part.of(of, pa.concat_tables([old.here, new.here]), "shop")]})
     changes = batch(result, kept(result), tmp_path)
     assert len(list(changes.shares(1_000))) > 2
-    changes.rows.stage([changes])
+    changes.stager.stage_ahead([changes])
     index = replace(plan_of(changes).index, snapshot_id=2)
 
     staged = changes.staged(replace(plan_of(changes), index=index, needs_rows=False))
@@ -155,11 +155,11 @@ def test_rows_that_are_equal_in_their_table_alone_are_not_parted(
 ) -> None:
     """`1.0` and `1.00` are one decimal: one share would add the row, and another look for it in the files."""
     columns = (("id", kind),) if key else ((IMAGE, pa.int64()), ("id", kind))
-    part = Pieces(0, 0, 1, 2, True, columns, (0,), (0,), (0,), (9,), (0,), 10.0)
+    part = Pieces(0, 0, columns, (0,), (0,), (0,), (9,), (0,), 10.0)
     schema = pa.schema({"other": pa.int32()} if held is None else {"id": held})
 
-    assert far._may_part([part], key, TableSchema.parse(schema_json(schema, []))) == may_part
-    assert not far._may_part([part], ("id", "other"), TableSchema.parse(schema_json(schema, [])))
+    assert stager._may_part([part], key, TableSchema.parse(schema_json(schema, []))) == may_part
+    assert not stager._may_part([part], ("id", "other"), TableSchema.parse(schema_json(schema, [])))
 
 
 def test_pieces_of_wide_rows_have_fewer_of_them(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -180,9 +180,9 @@ def test_a_batch_that_cannot_be_planned_at_once_is_planned_by_an_attempt_to_comm
     rows = {(ACCOUNT, 0): [changed([1, 7], first=Op.UPDATE, of=version(("id", "bigint")))]}
     result = TaskResult(parts={place: [*parts] for place, parts in rows.items()})
     planned = batch(result, kept(result), tmp_path)
-    writer = SimpleNamespace(plan=Mock(side_effect=error))
-    changes = planned.rows.batch(planned.batch, planned.fits, planned.merging, cast("Any", writer), exact=False)
-    changes.rows.stage([changes])
+    writer = SimpleNamespace(plan=Mock(side_effect=error), storage=STORAGE)
+    changes = planned.stager.rows(planned.batch, planned.fits, planned.merging, cast("Any", writer), exact=False)
+    planned.stager.stage_ahead([changes])
     assert not changes.is_empty
 
     assert changes.staged(plan_of(planned)).upserted == 2
@@ -197,11 +197,11 @@ def test_rows_of_another_table_are_not_taken_for_those_of_this_one(tmp_path: Pat
     before, after = kept(result), kept(again)
     changes = batch(result, before, tmp_path)
 
-    changes.rows.stage([changes])
+    changes.stager.stage_ahead([changes])
     assert changes.staged(plan_of(changes)).upserted == 1
 
     changes = batch(result, after, tmp_path)
-    changes.rows.stage([changes])
+    changes.stager.stage_ahead([changes])
     with pytest.raises(TransientError, match="not as before"):
         changes.staged(plan_of(changes))
 
@@ -227,8 +227,8 @@ def test_columns_may_be_called_as_those_of_iceberg_and_spark(
     least: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Rows pass Spark as streams that it does not read: the shares make the same of them as this process."""
-    monkeypatch.setattr(far, "LEAST_BYTES", least)
-    monkeypatch.setattr(far, "SHARE_BYTES", 1_000)
+    monkeypatch.setattr(stager, "LEAST_SHARE_BYTES", least)
+    monkeypatch.setattr(stager, "SHARE_BYTES", 1_000)
     names = ["_pos", "_file", "_row_id", "_deleted", "task", "part", "piece", "body", "target"]
     schema = TableSchema.parse(schema_json(pa.schema([(name, pa.int64()) for name in names]), ["_pos"]))
     part = changed([*range(300)], first=Op.UPDATE, of=version(*((name, "bigint") for name in names), key=("_pos",)))
@@ -236,10 +236,10 @@ def test_columns_may_be_called_as_those_of_iceberg_and_spark(
     rows = part.here.drop_columns("id")
     for place, name in enumerate(names):
         rows = rows.append_column(name, pc.multiply(ids, place + 1))
-    result = TaskResult(parts={(ACCOUNT, 0): [Part(part.version, rows, "shop")]})
+    result = TaskResult(parts={(ACCOUNT, 0): [Part.of(part.version, rows, "shop")]})
     changes = batch(result, kept(result), tmp_path, schema)
 
-    changes.rows.stage([changes])
+    changes.stager.stage_ahead([changes])
 
     assert changes.plan is not None
     staged = changes.staged(changes.plan)
@@ -259,26 +259,24 @@ class _Refusing(LocalStorage):
         raise self._error(f"Cannot write {location}: no rights.", self._hint)
 
 
-@pytest.mark.parametrize(("least", "start"), [(200, f"In a task on {platform.node()}: Cannot"), (1 << 20, "Cannot")])
 @pytest.mark.parametrize("hint", ["check the rights.", ""])
 @pytest.mark.parametrize("error", [OutsideRefused, TransientError])
 def test_what_a_storage_refuses_to_a_task_names_its_machine(
-    error: type[ApplierError], hint: str, least: int, start: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    error: type[ApplierError], hint: str, tmp_path: Path
 ) -> None:
     """The driver may well have the rights, and then nobody would find the fault there."""
-    monkeypatch.setattr(far, "LEAST_BYTES", least)
     result = TaskResult(parts={(ACCOUNT, 0): [changed([*range(9)], first=Op.UPDATE, of=version(("id", "bigint")))]})
     changes = batch(result, kept(result), tmp_path)
     assert changes.plan is not None
     plan = changes.plan = replace(changes.plan, storage=_Refusing(error, hint))
 
-    changes.rows.stage([changes])
+    changes.stager.stage_ahead([changes])
 
     with pytest.raises(error) as refused:
         changes.staged(plan)
-    assert refused.value.what.startswith(f"{start} write {tmp_path}")
+    assert refused.value.what.startswith(f"In a task on {platform.node()}: Cannot write {tmp_path}")
     of_cluster = "let the machines of the cluster reach the storage with the rights of the driver: see docs/cluster.md."
-    assert refused.value.hint == (hint or (of_cluster if least == 200 else ""))
+    assert refused.value.hint == (hint or of_cluster)
 
 
 class _ByJava(JavaStorage):
@@ -302,16 +300,34 @@ class _Nowhere(Kept):
         raise AssertionError("a task has no way to these files")
 
 
-def test_rows_of_a_table_that_only_java_reaches_come_to_this_process(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_rows_of_a_table_that_only_java_reaches_come_to_this_process(tmp_path: Path) -> None:
     """Tasks have no JVM: such a table is written as slowly as ever, and not refused."""
-    monkeypatch.setattr(far, "LEAST_BYTES", 200)
     result = TaskResult(parts={(ACCOUNT, 0): [changed([*range(9)], first=Op.UPDATE, of=version(("id", "bigint")))]})
-    changes = batch(result, _Nowhere(kept(result).bodies), tmp_path)
-    changes.plan = replace(plan_of(changes), storage=_ByJava())
+    of = batch(result, _Nowhere(kept(result).bodies), tmp_path)
+    writer = SimpleNamespace(storage=_ByJava())
+    rows = of.stager.rows(of.batch, of.fits, of.merging, cast("Any", writer), exact=True)
 
-    changes.rows.stage([changes])
+    of.stager.stage_ahead([rows])
 
-    staged = changes.staged(plan_of(changes))
+    staged = rows.staged(replace(plan_of(of), storage=_ByJava()))
     assert (staged.upserted, staged.deleted) == (9, 2)
+
+
+@pytest.mark.parametrize("key", [("id",), ()])
+def test_few_rows_that_tasks_keep_are_staged_here(key: tuple[str, ...], tmp_path: Path) -> None:
+    """They make what the tasks would make of them, whether their table has a key or not."""
+    part = changed([*range(300)], first=Op.UPDATE, of=version(("id", "bigint"), key=key))
+    before = part.here
+    result = TaskResult(parts={(ACCOUNT, 0): [part]})
+    rows = kept(result)
+
+    (brought,) = [part.brought(rows.collect()) for part in result.parts[ACCOUNT, 0]]
+
+    assert brought.here.select(before.column_names).sort_by("\0offset").equals(before.sort_by("\0offset"))
+    assert brought.pieces is None
+    if key:
+        of = batch(result, rows, tmp_path)
+        here = StagerHere(rows).rows(of.batch, of.fits, of.merging, cast("Any", None), exact=True)
+        assert isinstance(here, RowsHere)
+        assert not here.is_empty
+        assert here.staged(plan_of(of)).upserted == 300

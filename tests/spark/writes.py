@@ -1,0 +1,29 @@
+"""Applies changes that are in this process to one table, as the pipeline does for each batch of a window."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+from applier.changefeed.change_batch import Changes
+from applier.sink.commit.stamp import Stamp
+from applier.sink.write.staging import CommitWork
+from applier.sink.write.table_writer import Applied, TableWriter
+
+
+def apply(
+    writer: TableWriter,
+    batch: Changes,
+    stamp: Stamp,
+    *,
+    exact: bool,
+    is_complete: bool = False,
+    lacking: Mapping[str, str] | None = None,
+) -> Applied:
+    """Commit changes; arguments as of `TableWriter.attempts` and `CommitWork`."""
+    work = CommitWork(is_complete=is_complete, lacking=lacking or {})
+    for attempt in writer.attempts(work, stamp, batch.key, exact=exact):
+        with attempt as plan:
+            if not writer.take(work, plan.run(batch)):
+                writer.take(work, replace(plan, exact=False).run(batch))
+    return writer.applied(work)
