@@ -9,10 +9,9 @@ from collections.abc import Callable, Mapping
 from applier.sink.iceberg import maintenance
 from applier.sink.iceberg.catalog import Catalog, Identifier
 from applier.sink.iceberg.commit import commit
-from applier.sink.iceberg.files import storage_for
 from applier.sink.iceberg.java import translated
 from applier.sink.iceberg.layout import partition_of
-from applier.sink.iceberg.table import Table
+from applier.sink.iceberg.table import Table, storage_for
 from applier.sink.write import merge
 from applier.sink.write.file_index import read_index
 from tests.lab import OTHERS

@@ -1,4 +1,4 @@
-"""The shape of `applier/`: how long files and classes are, and whether names are unique.
+"""The shape of `applier/`: how long files and classes are, whether names are unique, and whether imports go in circles.
 
 `make structure` prints every offender and fails if there is one.
 """
@@ -9,6 +9,7 @@ import ast
 import sys
 from collections import defaultdict
 from collections.abc import Iterator
+from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1] / "applier"
@@ -24,7 +25,7 @@ def offenders(root: Path = ROOT) -> list[str]:
         root: The package.
     """
     files = sorted(root.rglob("*.py"))
-    return [*_lengths(root, files), *_names(root, files)]
+    return [*_lengths(root, files), *_names(root, files), *_circles(root, files)]
 
 
 def _lengths(root: Path, files: list[Path]) -> Iterator[str]:
@@ -49,6 +50,23 @@ def _names(root: Path, files: list[Path]) -> Iterator[str]:
     for name, found in sorted(places.items()):
         if len(found) > 1:
             yield f"{len(found)} classes have the name {name}: {', '.join(found)}."
+
+
+def _circles(root: Path, files: list[Path]) -> Iterator[str]:
+    """Imports for types count as well: a reader follows them as any other."""
+    trees = {
+        ".".join(file.relative_to(root.parent).with_suffix("").parts): ast.parse(file.read_text("utf-8"))
+        for file in files
+    }
+    graph: dict[str, set[str]] = {}
+    for module, tree in trees.items():
+        imports = [node for node in ast.walk(tree) if isinstance(node, ast.ImportFrom) and node.module]
+        named = {(str(node.module), name.name) for node in imports for name in node.names}
+        graph[module] = {full if (full := f"{of}.{name}") in trees else of for of, name in named} & trees.keys()
+    try:
+        TopologicalSorter(graph).prepare()
+    except CycleError as circle:
+        yield f"Modules import each other: {' ← '.join(circle.args[1])}."
 
 
 if __name__ == "__main__":

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, Literal
+from collections.abc import Mapping, Sequence
+from typing import Any, Literal
 
 from applier.errors import ConfigError
-
-if TYPE_CHECKING:
-    from applier.config.settings import TablesSection
 
 Reader = Literal[
     "spark",
@@ -54,15 +51,15 @@ def with_format(given: Any) -> Any:
     return {"format_version": 2 if is_old else 3, **given}
 
 
-def unreadable(tables: TablesSection, format_version: int, table: str = "") -> str | None:
+def unreadable(readers: Sequence[Reader], format_version: int, table: str = "") -> str | None:
     """Why a reader cannot read tables of a format, as a sentence with a way out; None where all can.
 
     Args:
-        tables: Names the readers.
+        readers: The readers.
         format_version: That of a table, or of new tables.
         table: The table that has the format already; "" for those to come.
     """
-    blind = [reader for reader in tables.readers if format_version not in FORMATS[reader]]
+    blind = [reader for reader in readers if format_version not in FORMATS[reader]]
     if not blind:
         return None
     names = " and ".join(blind)
@@ -76,11 +73,11 @@ def unreadable(tables: TablesSection, format_version: int, table: str = "") -> s
     return f"tables.readers: {names} cannot read {whose}. Hint: {way_out}."
 
 
-def refuse_unreadable(tables: TablesSection, format_version: int | None = None, table: str = "") -> None:
-    """Refuse to write what a reader cannot read, by default new tables; see `unreadable`.
+def refuse_unreadable(readers: Sequence[Reader], format_version: int, table: str = "") -> None:
+    """Refuse to write what a reader cannot read; see `unreadable`.
 
     Raises:
         ConfigError: There is such a reader.
     """
-    if problem := unreadable(tables, format_version or tables.format_version, table):
+    if problem := unreadable(readers, format_version, table):
         raise ConfigError([problem])

@@ -96,7 +96,7 @@ def assembled(
         CheckpointConflict: Another applier holds the changefeed.
         TransientError: Catalog or source do not answer.
     """
-    refuse_unreadable(config.tables)
+    refuse_unreadable(config.tables.readers, config.tables.format_version)
     is_told = _announce_new_catalog(config)
     with running(config, config.catalog.properties) as session:
         where = places(session, config.source.engine)

@@ -15,11 +15,11 @@ from applier.changefeed.position import FeedPosition
 from applier.changefeed.table import TableName
 from applier.ddl.actions import DropTable
 from applier.errors import ConfigError, TransientError
+from applier.pipeline.bring_back import bring_back, left_out
 from applier.pipeline.schema_changes import moved_names
 from applier.pipeline.step import Pipeline
 from applier.pipeline.table_selection import selected
 from applier.pipeline.tables import completeness, parking
-from applier.pipeline.tables.bring_back import bring_back, left_out
 from applier.pipeline.tables.loads import LOADED, LoadRecord, LoadTables, place_of
 from applier.runtime import failpoints
 from applier.runtime.logs import logger

@@ -15,8 +15,7 @@ from pyroaring import BitMap64
 
 from applier.commands.backfill.report import Difference
 from applier.sink.format.types import Field
-from applier.sink.iceberg.files import storage_for
-from applier.sink.iceberg.table import Table
+from applier.sink.iceberg.table import Table, storage_for
 from applier.sink.write.deletes import load_deleted
 from applier.sink.write.file_index import FileIndex, read_index
 from applier.sink.write.lookup import read_located

@@ -92,7 +92,9 @@ def _warnings(sides: Sides, findings: Findings) -> Iterator[str]:
     """What the tables will lack because of the protocol or of options, as far as messages do not show them on."""
     section, client = sides.config.changefeed, sides.client
     formats = {"": sides.config.tables.format_version, **(sides.replicas.formats if sides.replicas else {})}
-    yield from filter(None, (unreadable(sides.config.tables, number, table) for table, number in formats.items()))
+    yield from filter(
+        None, (unreadable(sides.config.tables.readers, number, table) for table, number in formats.items())
+    )
     capabilities = section.traits.carries
     is_off = section.traits.registered == "rows" and client is not None and not Registrations(client).has_extension
     if section.order == "offset":

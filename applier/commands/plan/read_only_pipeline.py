@@ -23,7 +23,7 @@ def looking(config: Config) -> Iterator[Pipeline]:
         ConfigError: Spark cannot start, or `tables.readers` names one that cannot read the tables.
         TransientError: Catalog or source do not answer.
     """
-    refuse_unreadable(config.tables)
+    refuse_unreadable(config.tables.readers, config.tables.format_version)
     with _readable(config.catalog) as properties, running(config, properties) as session:
         catalog = Catalog(session, config.catalog.name)
         with open_runner(config, session, places(session, config.source.engine)) as runner:

@@ -143,7 +143,7 @@ class Copies:
             what = f"The partition fields of table {shown} have changed while table {name} was loaded."
             raise TableMismatch(what, "Export it again, and load that.")
         if table.snapshot_id is not None:
-            writer.append(lambda: writer.table.files.copied(table), stamp)
+            writer.append(lambda: writer.table.files.copied(table.files.all()), stamp)
 
     def refuse_held(self, name: TableName) -> None:
         """Refuse a table that begins with its CREATE TABLE but already holds rows of others; see `table_maker`."""

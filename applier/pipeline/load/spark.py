@@ -17,8 +17,8 @@ from applier.errors import OutsideRefused, ValueRefused
 from applier.pipeline.load.generated import Generated
 from applier.pipeline.load.key_order import KeyRange
 from applier.runtime.tasks.spark import each, reported
-from applier.sink.iceberg.files import DataFile, JavaStorage, storage_for
-from applier.sink.iceberg.table import Table
+from applier.sink.iceberg.files import DataFile, JavaStorage
+from applier.sink.iceberg.table import Table, storage_for
 from applier.sink.tidb_partitions.expression import Inexact
 from applier.sink.write.file_writer import FileWriter
 from applier.sink.write.rows import conform

@@ -19,6 +19,7 @@ import pyarrow.compute as pc
 
 from applier.changefeed.event import Bootstrap, Event, Resolved, RowChange, SchemaChange
 from applier.changefeed.fate import Fate
+from applier.changefeed.filter import TableFilter
 from applier.changefeed.message import UNREADABLE, PartitionMessages, Position, TopicPartition
 from applier.changefeed.row_block import ColumnBlock, Ints, without
 from applier.changefeed.table import TableName, TableVersion, refuse_nul, refuse_rekeyed
@@ -165,9 +166,10 @@ class _TaskState:
         self._job = job
         self._decoder = decoder
         self.found = TaskResult()
-        self._admission = Admission(job, self.found)
+        admits = TableFilter(job.include).admits
+        self._admission = Admission(admits, job.protocol, job.upto, job.order, job.marks, self.found)
         self._versions = TaskVersions(decoder, job.versions, job.marks)
-        self.rows = RowGroups(job, decoder.wire, self._versions, self._admission, self.found)
+        self.rows = RowGroups(decoder.wire, self._versions, self._admission, self.found, job.rules, try_all=job.try_all)
         self._is_taught = False
         self._place, self._offset = TopicPartition("", 0), 0
         self._named = decoder if isinstance(decoder, NamedByDdl) else None

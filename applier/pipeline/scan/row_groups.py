@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, TypeVar, cast
+from typing import Any, NamedTuple, TypeAlias, TypeVar, cast
 
 import numpy as np
 
@@ -13,6 +13,7 @@ from applier.changefeed.message import TopicPartition
 from applier.changefeed.row_block import ColumnBlock, Ints
 from applier.changefeed.table import TableName, TableVersion
 from applier.changefeed.ts import LOGICAL
+from applier.changefeed.types import TypeRules
 from applier.decode.decoder import WireForm
 from applier.errors import DecodeError, ValueRefused
 from applier.order.reduce import Group, group
@@ -21,9 +22,6 @@ from applier.pipeline.scan.admission import Admission
 from applier.pipeline.scan.task_result import Part, TaskResult, Waiting
 from applier.pipeline.scan.task_versions import TaskVersions
 from applier.pipeline.scan.type_rows import Typing
-
-if TYPE_CHECKING:
-    from applier.pipeline.scan.decode_task import DecodeTask
 
 _Group: TypeAlias = Group | BlockGroup
 _G = TypeVar("_G", bound=_Group)
@@ -42,17 +40,27 @@ class RowGroups:
     """Rows of a task, until they are made into parts of its result.
 
     Args:
-        job: What the task must do.
-        wire: How its protocol writes values.
+        wire: How the protocol writes values.
         versions: The table versions that it knows.
         admission: Chooses the rows that are due, and notes those whose values do not fit their table.
         found: What it found.
+        rules: How the configuration bends the type mapping.
+        try_all: Try the values of every row; see `DecodeTask`.
     """
 
     def __init__(
-        self, job: DecodeTask, wire: WireForm, versions: TaskVersions, admission: Admission, found: TaskResult
+        self,
+        wire: WireForm,
+        versions: TaskVersions,
+        admission: Admission,
+        found: TaskResult,
+        rules: TypeRules,
+        *,
+        try_all: bool,
     ) -> None:
-        self._job = job
+        self._by_place = admission.order.by_place
+        self._try_all = try_all
+        self._rules = rules
         self._wire = wire
         self._versions = versions
         self._admission = admission
@@ -70,7 +78,7 @@ class RowGroups:
         run = self._run(name, place, ts) if is_counted else 0
         # Only what this very pass read counts: rows above the watermark are read again, before the resolved ts that
         # their partition had sent by then. A millisecond may stand for any commit ts in it.
-        highest = ts | LOGICAL if self._job.order.by_place and not ts & LOGICAL else ts
+        highest = ts | LOGICAL if self._by_place and not ts & LOGICAL else ts
         replay = is_counted and highest <= self._found.resolved.get(place, 0)
         sent = _Sent(row, (place.partition, offset, index), replay, run)
         self._sent.setdefault((name, row.version), []).append(sent)
@@ -99,7 +107,7 @@ class RowGroups:
                 if offset in bad:
                     self._found.fates[Fate.SET_ASIDE, row.name] += 1
                     continue
-                if self._job.try_all:
+                if self._try_all:
                     one = group(rows.version)
                     one.add(row, position)
                     self._typing(rows.version).table(*one.columns())
@@ -148,7 +156,7 @@ class RowGroups:
             self._found.wait(Waiting(name, number, ts, count, place))
             self._found.fates[Fate.HELD, name] += count
             return None
-        groups[where] = kind(self._versions.typed(version, cut, ts), by_place=self._job.order.by_place)
+        groups[where] = kind(self._versions.typed(version, cut, ts), by_place=self._by_place)
         return groups[where]
 
     def finish(self) -> None:
@@ -178,4 +186,4 @@ class RowGroups:
         self._found.topics[name] = topic
 
     def _typing(self, version: TableVersion) -> Typing:
-        return Typing(version, self._wire, self._job.rules)
+        return Typing(version, self._wire, self._rules)

@@ -219,7 +219,7 @@ class TargetTables:
             ConfigError: `tables.readers` names one that cannot read it.
         """
         if self.maker.settings.readers:
-            refuse_unreadable(self.maker.settings, table.format_version, str(table))
+            refuse_unreadable(self.maker.settings.readers, table.format_version, str(table))
         writer = TableWriter(table, self.feed.name, self.feed.epoch)
         if writer.known is not None and writer.known.epoch <= self.fenced:
             fence(table, self.feed.name, self.feed.epoch, self.fenced)

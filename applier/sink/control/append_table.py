@@ -14,9 +14,8 @@ from applier.sink.commit.stamp import Stamp
 from applier.sink.control.tables import ControlTable
 from applier.sink.iceberg.catalog import Catalog, Identifier, JavaError
 from applier.sink.iceberg.commit import Change
-from applier.sink.iceberg.files import storage_for
 from applier.sink.iceberg.maintenance import data_files, expire
-from applier.sink.iceberg.table import Table
+from applier.sink.iceberg.table import Table, storage_for
 from applier.sink.write.file_index import read_index
 from applier.sink.write.file_writer import FileWriter
 from applier.sink.write.parquet import ParquetSource

@@ -116,7 +116,7 @@ def _stage(table: Table, what: Resolution, live: LiveRows, stamp: Stamp) -> Chan
         replace=what.rewrites,
         summary=stamp.entries(),
         properties={**stamp.entries(), **what.properties, **own_columns(table, revision.pending)},
-        revision=revision,
+        begun=revision.transaction,
     )
 
 

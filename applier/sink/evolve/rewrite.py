@@ -13,8 +13,8 @@ from applier.sink.evolve.casts.cast import CastRefused, cast
 from applier.sink.evolve.steps import ConvertField
 from applier.sink.format.storage import Storage
 from applier.sink.format.types import Field
-from applier.sink.iceberg.files import DataFile, storage_for
-from applier.sink.iceberg.table import Table
+from applier.sink.iceberg.files import DataFile
+from applier.sink.iceberg.table import Table, storage_for
 from applier.sink.write.deletes import load_deleted
 from applier.sink.write.file_groups import FileRows, groups, run_on_groups
 from applier.sink.write.file_index import IndexedFile, read_index

@@ -5,15 +5,12 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from applier.sink.format.storage import refuse_elsewhere
 from applier.sink.iceberg.files import DataFile, DeleteFile
 from applier.sink.iceberg.java import JavaError, translated
-
-if TYPE_CHECKING:
-    from applier.sink.evolve.revision import Revision
-    from applier.sink.iceberg.table import Table
+from applier.sink.iceberg.table import Table
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +29,7 @@ class Change:
         properties: Table properties set in the same metadata version.
         unset: Table properties removed in it.
         schema_id: Schema that `rows` were written with; the commit is refused if the table's schema has changed.
-        revision: Schema updates that the change rests on; None for a change of rows alone.
+        begun: Java's transaction of the schema updates that the change rests on; None for a change of rows alone.
     """
 
     rows: Sequence[DataFile] = ()
@@ -46,7 +43,7 @@ class Change:
     properties: Mapping[str, str] = field(default_factory=dict)
     unset: Sequence[str] = ()
     schema_id: int | None = None
-    revision: Revision | None = None
+    begun: Any = None
 
 
 class CommitFailure(JavaError):
@@ -74,12 +71,11 @@ def commit(table: Table, change: Change, expected: int | None, sending: Callable
     snapshot_id: int | None = None
     try:
         with translated(f"Commit to table {table} failed"):
-            begun = change.revision.transaction if change.revision else None
-            prepared = table.java.own.PreparedCommit.prepare(table.handle, begun, _described(change, expected))
+            prepared = table.java.own.PreparedCommit.prepare(table.handle, change.begun, _described(change, expected))
             snapshot_id = int(prepared.snapshotId())
             sending()
             prepared.commit()
-            if change.revision:
+            if change.begun is not None:
                 table.refresh()
     except JavaError as error:
         raise CommitFailure(error.action, error.kind, error.detail, snapshot_id) from None

@@ -4,18 +4,14 @@ from __future__ import annotations
 
 import io
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import zip_longest
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
-from applier.sink.format.storage import Storage, storage_of
 from applier.sink.format.types import Field
-from applier.sink.iceberg.java import translated
-
-if TYPE_CHECKING:
-    from applier.sink.iceberg.table import Table
+from applier.sink.iceberg.java import Java, translated
 
 _PIECE = 8 << 20
 """Bytes that pass between Python and the JVM at once: both hold several copies of them."""
@@ -146,49 +142,56 @@ class DataFile:
 
 
 class TableFiles:
-    """Describes files of a table, by its specs as of the last `refresh`."""
+    """Describes files of a table, by its specs as of the last `refresh`.
 
-    def __init__(self, table: Table) -> None:
-        self._table = table
+    Args:
+        java: The JVM.
+        handle: The table there.
+        name: Its name, for messages.
+    """
+
+    def __init__(self, java: Java, handle: Any, name: str) -> None:
+        self._java = java
+        self._handle = handle
+        self._name = name
         self._spec_of: dict[int, Any] = {}
 
     @cached_property
     def _specs(self) -> Any:
-        return self._table.handle.specs()
+        return self._handle.specs()
 
     def staged(self, java_file: Any) -> DataFile:
         """Describe a Java `DataFile` of any spec of the table, such as one that Spark staged."""
         number = int(java_file.specId())
         if number not in self._spec_of:
             self._spec_of[number] = self._specs.get(number)
-        text = self._table.java.iceberg.ContentFileParser.toJson(java_file, self._spec_of[number])
+        text = self._java.iceberg.ContentFileParser.toJson(java_file, self._spec_of[number])
         return DataFile.parse(json.loads(text), is_new=True)
 
-    def copied(self, table: Table) -> list[DataFile]:
-        """The data files of the head of another table of the same columns and partition fields, to be added here."""
-        number, described = int(self._table.handle.spec().specId()), TableFiles(table)
-        with translated(f"Cannot plan table {table}"):
-            tasks = table.handle.newScan().includeColumnStats().planFiles()
-            found = [described.staged(task.file()).json for task in table.java.items(tasks)]
+    def all(self) -> list[DataFile]:
+        """The data files of the head, as `staged` describes them."""
+        with translated(f"Cannot plan table {self._name}"):
+            tasks = self._handle.newScan().includeColumnStats().planFiles()
+            found = [self.staged(task.file()) for task in self._java.items(tasks)]
             tasks.close()
+        return found
+
+    def copied(self, files: Iterable[DataFile]) -> list[DataFile]:
+        """Data files of another table of the same columns and partition fields, to be added here."""
         # The same fields may have another number in each table.
-        return [DataFile.parse({**file, "spec-id": number}, is_new=True) for file in found]
+        number = int(self._handle.spec().specId())
+        return [DataFile.parse({**file.json, "spec-id": number}, is_new=True) for file in files]
 
     def null_count(self, snapshot_id: int, field: Field) -> int | None:
         """NULLs in a column of a snapshot by the files' metrics, dead rows included; None if a file does not show."""
-        java = self._table.java
-        with translated(f"Cannot plan table {self._table}"):
-            scan = self._table.handle.newScan().useSnapshot(snapshot_id).includeColumnStats(java.texts([field.name]))
+        java = self._java
+        with translated(f"Cannot plan table {self._name}"):
+            scan = self._handle.newScan().useSnapshot(snapshot_id).includeColumnStats(java.texts([field.name]))
             tasks = scan.planFiles()
             found = [java.plain(task.file().nullValueCounts() or {}) for task in java.items(tasks)]
             tasks.close()
         nulls = [{int(number): int(count) for number, count in counts.items()}.get(field.id) for counts in found]
         return None if None in nulls else sum(filter(None, nulls))
-
-
-def storage_for(table: Table) -> Storage:
-    """Opens a table's files with the credentials that its FileIO has now; a remote storage is asked once."""
-    return storage_of(table.location, table.storage_properties, lambda: JavaStorage(table.handle))
 
 
 class JavaStorage:

@@ -10,8 +10,9 @@ from typing import Any, TypeVar
 
 from applier.errors import TableMismatch, TransientError
 from applier.sink.format.file_layout import FileLayout
+from applier.sink.format.storage import Storage, storage_of
 from applier.sink.format.types import TableSchema
-from applier.sink.iceberg.files import DataFile, TableFiles, parse_plan
+from applier.sink.iceberg.files import DataFile, JavaStorage, TableFiles, parse_plan
 from applier.sink.iceberg.java import Java, JavaError, translated
 from applier.sink.iceberg.snapshot import MAIN, Figures, Snapshot
 
@@ -159,7 +160,7 @@ class Table:
     @property
     def files(self) -> TableFiles:
         """Describes its files."""
-        return self._fact("files", lambda: TableFiles(self))
+        return self._fact("files", lambda: TableFiles(self.java, self.handle, str(self)))
 
     @property
     def snapshot_id(self) -> int | None:
@@ -222,3 +223,8 @@ class Table:
             self._facts[name] = read()
         found: _T = self._facts[name]
         return found
+
+
+def storage_for(table: Table) -> Storage:
+    """Opens a table's files with the credentials that its FileIO has now; a remote storage is asked once."""
+    return storage_of(table.location, table.storage_properties, lambda: JavaStorage(table.handle))

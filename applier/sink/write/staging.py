@@ -13,8 +13,8 @@ import pyarrow as pa
 from applier.errors import TableIncomplete, TableMismatch
 from applier.runtime.figures import counted
 from applier.sink.format.types import Field
-from applier.sink.iceberg.files import DataFile, JavaStorage, storage_for
-from applier.sink.iceberg.table import Table
+from applier.sink.iceberg.files import DataFile, JavaStorage
+from applier.sink.iceberg.table import Table, storage_for
 from applier.sink.write.deletes import Deletes, load_deleted, stage_position_deletes, stage_vectors
 from applier.sink.write.file_groups import groups, run_on_groups
 from applier.sink.write.file_index import FileIndex, read_index

@@ -61,14 +61,14 @@ def test_every_reader_gets_a_format_that_it_reads(reader: Reader, formats: tuple
     """Where it reads any: all that follow from the readers alone are accepted."""
     section = _tables(readers=[reader])
 
-    assert (unreadable(section, section.format_version) is None) == bool(formats)
-    assert (unreadable(section, 3) is None) == (3 in formats)
+    assert (unreadable(section.readers, section.format_version) is None) == bool(formats)
+    assert (unreadable(section.readers, 3) is None) == (3 in formats)
 
 
 def test_a_format_that_a_reader_cannot_read_is_refused() -> None:
     """The sentence names the reader and what to change."""
     with pytest.raises(ConfigError) as error:
-        refuse_unreadable(_tables(readers=["duckdb", "daft", "clickhouse"], format_version=3))
+        refuse_unreadable(["duckdb", "daft", "clickhouse"], 3)
 
     assert str(error.value) == (
         "tables.readers: daft and clickhouse cannot read Iceberg format 3. Hint: take daft and clickhouse out of "
@@ -79,7 +79,7 @@ def test_a_format_that_a_reader_cannot_read_is_refused() -> None:
 
 def test_a_table_that_has_another_format_already_is_refused() -> None:
     """A table keeps its format, so the key cannot mend it."""
-    found = unreadable(_tables(readers=["daft"]), 3, "shop.orders")
+    found = unreadable(["daft"], 3, "shop.orders")
 
     assert found == (
         "tables.readers: daft cannot read table shop.orders, which has Iceberg format 3. Hint: take daft out of "
@@ -91,7 +91,7 @@ def test_a_table_that_has_another_format_already_is_refused() -> None:
 def test_a_reader_of_neither_format_has_one_way_out() -> None:
     """No format helps it."""
     for number in (2, 3):
-        found = unreadable(_tables(readers=["polars-native"]), number)
+        found = unreadable(["polars-native"], number)
 
         assert found is not None
         assert found.endswith(
