@@ -116,7 +116,7 @@ class StepReader:
             known = Known.of(self.state, later, self.config.changefeed.partitions)
         window, scan = self._scan(window, bounds, known, stopwatch)
         if self._find_ahead(scan):
-            known = replace(known, applied_of=self.state.ahead, covered=self.state.covered)
+            known = replace(known)  # What the tables have was not known.
             window, scan = self._scan(window, bounds, known, stopwatch)
         if window.ranges:
             # After the messages: a topic that took the place of the one that they are to be of may do so at any time.

@@ -4,73 +4,129 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from functools import cached_property
 
 from applier.changefeed.applied_offsets import AppliedOffsets
 from applier.changefeed.message import TopicPartition
-from applier.changefeed.position import DdlId
+from applier.changefeed.position import DdlId, FeedPosition
 from applier.changefeed.table import TableName, TableVersion
 from applier.changefeed.window import OffsetRange
-from applier.ddl.late_rows import Lates, PastDdl, lates
+from applier.ddl.late_rows import Lates, lates
 from applier.ddl.schema_tracker import Tables
 from applier.decode.avro.namesakes import Lives
 from applier.order.feed_order import FeedOrder
 from applier.order.resent import Passed
 from applier.order.watermark import in_use
-
-if TYPE_CHECKING:
-    from applier.pipeline.state import State
+from applier.pipeline.state import State
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Known:
-    """What is known before a window is read.
+    """What a changefeed knows before a window is read, as a scan asks for it; nothing of it changes meanwhile.
 
     Attributes:
-        resolved: Resolved ts per partition.
+        state: Where the changefeed is.
         ends: Partitions that TiCDC uses, with the offsets that the source ended at after the window was chosen.
-        topics: The topic of each table, where it is known.
-        applied: Resolved ts that all tables have applied.
-        applied_of: The same of tables that are ahead of it.
-        applied_ddl: DDL at exactly that ts that were applied.
-        versions: Table versions.
-        tables: Each table as of `applied`, those that the configuration alone declares included.
-        covered: In a feed in offset order what tables have beyond the checkpoint, by place.
-        passed: As `Checkpoint.passed`.
-        parked: Tables whose rows are not applied.
-        left_at: Commit ts at which some of them left the feed: DDL at or below it do not free their names.
-        loaded: TSO of the export that the rows of a table come from.
-        misnamed: Tables whose names may be those of others upstream, or of none.
-        named: Tables that are followed, those included whose CREATE TABLE is yet to come.
-        exported: TSO of the export that parked tables get, whether or not anything else shows what they are.
-        changed: As `State.changed_at`, of the tables that a DDL has changed.
-        lives: As `State.lives`.
-        past: As `DdlProgress.past`.
         splits: As `Limits.splits`.
     """
 
-    resolved: Mapping[TopicPartition, int]
+    state: State
     ends: Mapping[TopicPartition, int]
-    topics: Mapping[TableName, str]
-    applied: int
-    applied_of: Mapping[TableName, int]
-    applied_ddl: frozenset[DdlId]
-    versions: Mapping[tuple[TableName, int], TableVersion]
-    tables: Tables
-    covered: Mapping[TableName, AppliedOffsets] = field(default_factory=dict)
-    passed: Passed = field(default_factory=dict)
-    parked: frozenset[TableName] = frozenset()
-    left_at: Mapping[TableName, int] = field(default_factory=dict)
-    misnamed: frozenset[TableName] = frozenset()
-    loaded: Mapping[TableName, int] = field(default_factory=dict)
-    named: frozenset[TableName] = frozenset()
-    exported: Mapping[TableName, int] = field(default_factory=dict)
-    changed: Mapping[TableName, int] = field(default_factory=dict)
-    lives: Lives | None = None
-    past: Sequence[PastDdl] = ()
     splits: Mapping[TableName, Sequence[int]] = field(default_factory=dict)
 
+    @staticmethod
+    def of(state: State, bounds: Mapping[TopicPartition, OffsetRange], partitions: int | None) -> Known:
+        """What the state says; `bounds` are those of the source after the window was chosen."""
+        if state.lives is not None:
+            state.lives.meet(state.tables)
+        return Known(state, {place: bounds[place].end for place in in_use(list(bounds), partitions)})
+
     @property
+    def resolved(self) -> Mapping[TopicPartition, int]:
+        """Resolved ts per partition."""
+        return self.state.checkpoint.resolved
+
+    @property
+    def topics(self) -> Mapping[TableName, str]:
+        """The topic of each table, where it is known."""
+        return self.state.topics
+
+    @property
+    def applied(self) -> int:
+        """Resolved ts that all tables have applied."""
+        return self.state.resolved_ts
+
+    @cached_property
+    def applied_ddl(self) -> frozenset[DdlId]:
+        """DDL at exactly that ts that were applied."""
+        return frozenset(self.state.ddl.applied)
+
+    @property
+    def versions(self) -> Mapping[tuple[TableName, int], TableVersion]:
+        """Table versions."""
+        return self.state.versions
+
+    @cached_property
+    def tables(self) -> Tables:
+        """Each table as of `applied`, those that the configuration alone declares included."""
+        return self.state.tables.beside(self.state.supplied)
+
+    @property
+    def covered(self) -> Mapping[TableName, AppliedOffsets]:
+        """In a feed in offset order what tables have beyond the checkpoint, by place."""
+        return self.state.covered
+
+    @property
+    def passed(self) -> Passed:
+        """As `Checkpoint.passed`."""
+        return self.state.checkpoint.passed
+
+    @cached_property
+    def parked(self) -> frozenset[TableName]:
+        """Tables whose rows are not applied."""
+        return self.state.parked
+
+    @cached_property
+    def left_at(self) -> Mapping[TableName, int]:
+        """Commit ts at which some of them left the feed: DDL at or below it do not free their names."""
+        return {name: at.ts for name, at in self._places.items() if not at.is_loaded and name in self.parked}
+
+    @cached_property
+    def exported(self) -> Mapping[TableName, int]:
+        """TSO of the export that parked tables get, whether or not anything else shows what they are."""
+        return {name: at.version or 0 for name, at in self._places.items() if at.is_loaded and at.ts <= self.applied}
+
+    @property
+    def _places(self) -> Mapping[TableName, FeedPosition]:
+        known = self.state.completeness
+        return {name: found.position for name, found in known.items() if found.position is not None}
+
+    @property
+    def loaded(self) -> Mapping[TableName, int]:
+        """TSO of the export that the rows of a table come from."""
+        return self.state.loaded
+
+    @cached_property
+    def misnamed(self) -> frozenset[TableName]:
+        """Tables whose names may be those of others upstream, or of none."""
+        return frozenset(name for name, found in self.state.completeness.items() if found.is_misnamed)
+
+    @cached_property
+    def named(self) -> frozenset[TableName]:
+        """Tables that are followed, those included whose CREATE TABLE is yet to come."""
+        return frozenset(self.state.completeness)
+
+    @cached_property
+    def changed(self) -> Mapping[TableName, int]:
+        """As `State.changed_at`, of the tables that a DDL has changed."""
+        return {name: at for name in self.state.tables if (at := self.state.changed_at(name))}
+
+    @property
+    def lives(self) -> Lives | None:
+        """As `State.lives`."""
+        return self.state.lives
+
+    @cached_property
     def counted(self) -> frozenset[TableName]:
         """Tables without a key: each of their changes counts."""
         return frozenset(version.name for version in self.versions.values() if not version.shape.is_idempotent)
@@ -78,43 +134,9 @@ class Known:
     @property
     def floors(self) -> Mapping[TableName, int]:
         """Commit ts at or below which rows of a table are in it; below `applied` only in a feed in offset order."""
-        return {**self.applied_of, **{name: ts for name, ts in self.loaded.items() if ts > self.applied}}
+        return {**self.state.ahead, **{name: ts for name, ts in self.loaded.items() if ts > self.applied}}
 
     def late_in(self, order: FeedOrder) -> Lates:
         """What shows rows that come behind a DDL of an earlier step."""
-        return {} if order.parts_at_ddl else lates(self.past, self.applied_ddl, {name for name, _ in self.versions})
-
-    @staticmethod
-    def of(state: State, bounds: Mapping[TopicPartition, OffsetRange], partitions: int | None) -> Known:
-        """What the state says; `bounds` are those of the source after the window was chosen."""
-        if state.lives is not None:
-            state.lives.meet(state.tables)
-        return Known(
-            resolved=state.checkpoint.resolved,
-            ends={place: bounds[place].end for place in in_use(list(bounds), partitions)},
-            topics=state.topics,
-            applied=state.resolved_ts,
-            applied_of=state.ahead,
-            covered=state.covered,
-            passed=state.checkpoint.passed,
-            applied_ddl=frozenset(state.ddl.applied),
-            versions=state.versions,
-            tables=state.tables.beside(state.supplied),
-            parked=state.parked,
-            left_at={
-                name: found.position.ts
-                for name, found in state.completeness.items()
-                if found.is_parked and found.position is not None and not found.position.is_loaded
-            },
-            misnamed=frozenset(name for name, found in state.completeness.items() if found.is_misnamed),
-            named=frozenset(state.completeness),
-            exported={
-                name: found.position.version or 0
-                for name, found in state.completeness.items()
-                if found.position is not None and found.position.is_loaded and found.position.ts <= state.resolved_ts
-            },
-            loaded=state.loaded,
-            changed={name: at for name in state.tables if (at := state.changed_at(name))},
-            lives=state.lives,
-            past=tuple(state.ddl.past),
-        )
+        names = {name for name, _ in self.versions}
+        return {} if order.parts_at_ddl else lates(tuple(self.state.ddl.past), self.applied_ddl, names)

@@ -25,20 +25,19 @@ from applier.commands.follower import Follower
 from applier.commands.run import Reports, follow, run_once
 from applier.config.settings import RunSection
 from applier.consume.window_size import LONGEST, WindowTooLargeError
-from applier.ddl.schema_tracker import Tables
 from applier.errors import IncompleteRow, WatermarkStalled
 from applier.order.feed_order import ORDERS
 from applier.pipeline.next_step import NextStep, StepReader
-from applier.pipeline.scan.known import Known
 from applier.pipeline.scan.task_result import Waiting
 from applier.pipeline.stall import behind, stall
 from applier.pipeline.state import State
 from applier.pipeline.step import Pipeline, Step
 from applier.runtime.logs import StatusLine, Stopwatch
+from tests.known import known_at
 
 P0, P1, P2 = (TopicPartition("t", number) for number in range(3))
 EARLY, LATE = from_unix_ms(1_795_250_000_000), from_unix_ms(1_795_250_060_000)
-NOTHING = Known({}, {}, {}, 0, {}, frozenset(), {}, Tables())
+NOTHING = known_at({})
 STATUS = StatusLine(1, EARLY, 0, 0, 0, 0, 0, 0, {}, {})
 
 

@@ -14,11 +14,11 @@ from applier.ddl.actions import RenameTable
 from applier.ddl.schema_tracker import Tables
 from applier.decode.options import DecoderOptions
 from applier.pipeline.scan.decode_task import DecodeTask
-from applier.pipeline.scan.known import Known
 from applier.pipeline.scan.scanner import WindowScanner
 from applier.pipeline.scan.window_scan import WindowScan
 from applier.runtime.logs import Stopwatch
 from applier.runtime.places import Where
+from tests.known import known_at
 from tests.lab import Memory
 from tests.ticdc import Changefeed, Habits, Record
 from tests.upstream import Column, Database, Name
@@ -47,7 +47,7 @@ def _survey(
     template = DecodeTask("simple", DecoderOptions(), TypeRules(), ("*.*",), (), upto=0)
     scanner = WindowScanner(source, template, rows_describe=False, keep_bad=False)
     ends = {place: span.end for place, span in source.bounds().items()}
-    known = Known({}, ends, {}, applied, {}, frozenset(), versions or {}, tables or Tables())
+    known = known_at(ends, applied, tables, versions=versions or {})
     return scanner.scan(Window(source.bounds()), known, Stopwatch(), where=Where.HERE)
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -22,6 +22,7 @@ from applier.pipeline.scan.task_result import TaskResult
 from applier.pipeline.scan.window_scan import WindowScan
 from applier.runtime.logs import Stopwatch
 from applier.runtime.places import Where
+from tests.known import known_at
 from tests.lab import Memory
 from tests.ticdc import Changefeed, Habits
 from tests.upstream import Column, Database, Name
@@ -41,7 +42,7 @@ def _mark(database: Database, unreadable: str = "") -> int | None:
     template = DecodeTask("simple", DecoderOptions(), TypeRules(), ("*.*",), (), upto=0)
     scanner = WindowScanner(source, template, rows_describe=False, keep_bad=False)
     ends = {place: span.end for place, span in source.bounds().items()}
-    known = Known({}, ends, {}, 0, {}, frozenset(), {}, Tables())
+    known = known_at(ends)
     return scanner.scan(Window(source.bounds()), known, Stopwatch(), where=Where.HERE).upto
 
 
@@ -84,24 +85,25 @@ def test_the_topic_of_a_table_that_renames_of_open_order_moved_is_left() -> None
 _FOLLOWED, _LEFT = TableName("shop", "items"), TableName("shop", "orders")
 _PLACES = {name: TopicPartition(f"feed_shop_{name.table}", 0) for name in (_FOLLOWED, _LEFT)}
 _TEMPLATE = DecodeTask("simple", DecoderOptions(), TypeRules(), ("*.*",), (), upto=0)
-_KNOWN = Known(
-    resolved={_PLACES[_LEFT]: 5, _PLACES[_FOLLOWED]: 9},
-    ends=dict.fromkeys(_PLACES.values(), 3),
-    topics={name: place.topic for name, place in _PLACES.items()},
-    applied=8,
-    applied_of={},
-    applied_ddl=frozenset(),
-    versions={},
-    tables=Tables(TableVersion(name, 1, ()) for name in _PLACES),
-)
+
+
+def _known(**fields: Any) -> Known:
+    return known_at(
+        dict.fromkeys(_PLACES.values(), 3),
+        8,
+        fields.pop("tables", None) or Tables(TableVersion(name, 1, ()) for name in _PLACES),
+        resolved={_PLACES[_LEFT]: 5, _PLACES[_FOLLOWED]: 9},
+        topics={name: place.topic for name, place in _PLACES.items()},
+        **fields,
+    )
 
 
 @pytest.mark.parametrize("misnamed", [frozenset[TableName](), frozenset([_LEFT])])
 def test_a_topic_of_a_name_that_may_be_left_holds_no_later_window(misnamed: frozenset[TableName]) -> None:
     """The table stays here under the name, parked, and its topic may get nothing more."""
-    found = WindowScan(Window({}), dict(_KNOWN.resolved), _TEMPLATE)
+    found = WindowScan(Window({}), dict(_known().resolved), _TEMPLATE)
 
-    assert mark(found, replace(_KNOWN, misnamed=misnamed)) == (9 if misnamed else 5)
+    assert mark(found, _known(misnamed=misnamed)) == (9 if misnamed else 5)
 
 
 @pytest.mark.parametrize("sqls", [[], ["DROP TABLE orders"], ["DROP TABLE orders", "RENAME TABLE parts TO orders"]])
@@ -111,9 +113,9 @@ def test_the_topic_of_a_table_that_was_dropped_holds_nothing_when_all_of_it_is_s
         Barrier(SchemaChange(ts, sql, "shop"), "feed_shop_parts" if "parts" in sql else _PLACES[_LEFT].topic, position)
         for ts, sql, position in zip((7, 10), sqls, (Position(0, 0, 0), Position(0, 1, 0)), strict=False)
     ]
-    found = WindowScan(Window({}), dict(_KNOWN.resolved), _TEMPLATE, results=TaskResult(barriers=barriers))
+    found = WindowScan(Window({}), dict(_known().resolved), _TEMPLATE, results=TaskResult(barriers=barriers))
     found.topics[_LEFT] = _PLACES[_LEFT].topic
-    known = replace(_KNOWN, tables=Tables([TableVersion(_FOLLOWED, 1, ())]))
+    known = _known(tables=Tables([TableVersion(_FOLLOWED, 1, ())]))
 
     assert mark(found, known) == (9 if len(sqls) == 1 else 5)
 

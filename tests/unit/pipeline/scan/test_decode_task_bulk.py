@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import replace
 from itertools import islice
 from typing import Any
 
@@ -17,7 +16,6 @@ from applier.changefeed.fate import Fate
 from applier.changefeed.message import MESSAGE_ORDER, MESSAGE_SCHEMA, Messages, TopicPartition, by_place
 from applier.changefeed.types import TypeRules
 from applier.changefeed.window import OffsetRange, Window
-from applier.ddl.schema_tracker import Tables
 from applier.decode.avro import decoder as avro
 from applier.decode.columnar import groups
 from applier.decode.debezium import avro_decoder
@@ -29,7 +27,6 @@ from applier.order.feed_order import ORDERS
 from applier.order.latest import last_per_key
 from applier.pipeline.scan import decode_task
 from applier.pipeline.scan.decode_task import DecodeTask
-from applier.pipeline.scan.known import Known
 from applier.pipeline.scan.scanner import WindowScanner
 from applier.pipeline.scan.task_result import Part
 from applier.pipeline.scan.window_scan import WindowScan
@@ -37,6 +34,7 @@ from applier.runtime.logs import Stopwatch
 from applier.runtime.places import Where
 from tests import recordings
 from tests.in_memory import InMemory
+from tests.known import known_at
 from tests.unit.decode.recorded_registry import RecordedRegistry
 
 pytestmark = pytest.mark.slow
@@ -100,8 +98,8 @@ def scan(source: MessageSource, variant: str, **known: Any) -> WindowScan:
     describes = protocol != "simple"
     scanner = WindowScanner(source, template, describes, keep_bad=True)
     bounds = source.bounds()
-    before = Known({}, {place: span.end for place, span in bounds.items()}, {}, 0, {}, frozenset(), {}, Tables())
-    return scanner.scan(Window(dict(bounds)), replace(before, **known), Stopwatch(), where=Where.HERE)
+    before = known_at({place: span.end for place, span in bounds.items()}, **known)
+    return scanner.scan(Window(dict(bounds)), before, Stopwatch(), where=Where.HERE)
 
 
 def rows(parts: list[Part]) -> list[dict[str, Any]]:

@@ -10,15 +10,14 @@ import pytest
 from applier.changefeed.message import TopicPartition
 from applier.changefeed.table import TableName
 from applier.changefeed.types import TypeRules
-from applier.ddl.schema_tracker import Tables
 from applier.decode.options import DecoderOptions
 from applier.order.feed_order import ORDERS
 from applier.pipeline.scan.decode_task import DecodeTask
-from applier.pipeline.scan.known import Known
 from applier.pipeline.scan.scanner import WindowScanner
 from applier.pipeline.scan.window_scan import WindowScan
 from applier.runtime.logs import Stopwatch
 from applier.runtime.places import Where
+from tests.known import known_at
 from tests.unit.pipeline.scan.test_window_scan_namesakes import Message, MessageSource
 
 PLACE = TopicPartition("feed", 0)
@@ -54,7 +53,7 @@ def scan(*messages: dict[str, Any]) -> WindowScan:
     source = MessageSource(encoded)
     template = DecodeTask("simple", DecoderOptions(), TypeRules(), ("*.*",), (), upto=0, order=ORDERS["resolved"])
     ends = {place: span.end for place, span in source.window.ranges.items()}
-    known = Known({}, ends, {}, TS, {}, frozenset(), {}, Tables())
+    known = known_at(ends, TS)
     window = WindowScanner(source, template, rows_describe=False, keep_bad=False, parks=True)
     return window.scan(source.window, known, Stopwatch(), where=Where.HERE)
 

@@ -15,17 +15,16 @@ from applier.changefeed.types import TypeRules
 from applier.changefeed.window import OffsetRange, Window
 from applier.consume.runner import Ran
 from applier.consume.source import KeepingJob, R
-from applier.ddl.schema_tracker import Tables
 from applier.decode.options import DecoderOptions
 from applier.errors import AmbiguousName, DecodeError
 from applier.pipeline.scan.decode_task import DecodeTask
-from applier.pipeline.scan.known import Known
 from applier.pipeline.scan.scanner import WindowScanner
 from applier.pipeline.scan.task_result import BadMessage
 from applier.pipeline.scan.window_scan import WindowScan
 from applier.runtime.logs import Stopwatch
 from applier.runtime.places import Where
 from tests.in_memory import InMemory
+from tests.known import known_at
 
 PLACE = TopicPartition("shop", 0)
 TS = 470606913410433024
@@ -132,7 +131,7 @@ def _survey(source: MessageSource, *, keep_bad: bool = True) -> WindowScan:
     template = DecodeTask("simple", DecoderOptions(), TypeRules(), ("*.*",), (), upto=0)
     scanner = WindowScanner(source, template, rows_describe=False, keep_bad=keep_bad)
     ends = {PLACE: source.window.ranges[PLACE].end}
-    known = Known({}, ends, {}, 0, {}, frozenset(), {}, Tables())
+    known = known_at(ends)
     return scanner.scan(source.window, known, Stopwatch(), where=Where.TASKS)
 
 

@@ -8,16 +8,15 @@ import pyarrow as pa
 import pytest
 
 from applier.changefeed.types import TypeRules
-from applier.ddl.schema_tracker import Tables
 from applier.decode.options import DecoderOptions
 from applier.errors import DecodeError
 from applier.pipeline.scan.decode_task import DecodeTask
-from applier.pipeline.scan.known import Known
 from applier.pipeline.scan.scanner import HEAD_MESSAGES, WindowScanner
 from applier.pipeline.scan.type_rows import Typing, Values
 from applier.pipeline.scan.window_scan import WindowScan
 from applier.runtime.logs import Stopwatch
 from applier.runtime.places import Where
+from tests.known import known_at
 from tests.unit.pipeline.scan.test_window_scan_dead_letters import _SCHEMA, TS, MessageSource, _message, _row
 
 CREATE = _message("CREATE", 0, sql="CREATE TABLE `shop`.`stock` (`id` INT PRIMARY KEY)", tableSchema=_SCHEMA)
@@ -31,7 +30,7 @@ def _survey(source: MessageSource) -> WindowScan:
     template = DecodeTask("simple", DecoderOptions(), TypeRules(), ("*.*",), (), upto=0)
     scanner = WindowScanner(source, template, rows_describe=False, keep_bad=False)
     ends = {place: span.end for place, span in source.window.ranges.items()}
-    known = Known({}, ends, {}, 0, {}, frozenset(), {}, Tables())
+    known = known_at(ends)
     return scanner.scan(source.window, known, Stopwatch(), where=Where.TASKS)
 
 

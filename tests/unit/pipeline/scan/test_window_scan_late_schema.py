@@ -11,12 +11,10 @@ from applier.changefeed.message import MESSAGE_SCHEMA, Messages, TopicPartition
 from applier.changefeed.types import TypeRules
 from applier.changefeed.window import OffsetRange, Window
 from applier.config.registry import RegistrySection
-from applier.ddl.schema_tracker import Tables
 from applier.decode.options import DecoderOptions
 from applier.errors import SchemaUnknown
 from applier.order.feed_order import OffsetOrder
 from applier.pipeline.scan.decode_task import DecodeTask
-from applier.pipeline.scan.known import Known
 from applier.pipeline.scan.scanner import WindowScanner
 from applier.pipeline.scan.window_scan import WindowScan
 from applier.runtime.logs import Stopwatch
@@ -24,6 +22,7 @@ from applier.runtime.places import Where
 from applier.runtime.retry import LATE_SECONDS, Deadline
 from tests import recordings
 from tests.fake_registry import Answer, FakeRegistry, fake_registry
+from tests.known import known_at
 from tests.unit.pipeline.scan.test_window_scan_dead_letters import MessageSource
 
 SCENARIO, VARIANT = "pk", "avro-before-value"
@@ -87,7 +86,7 @@ class World:
     def scan(self) -> WindowScan:
         """Survey all messages."""
         ends = {self.source.place: self.source.window.ranges[self.source.place].end}
-        known = Known({}, ends, {}, 0, {}, frozenset(), {}, Tables())
+        known = known_at(ends)
         return self.scanner.scan(self.source.window, known, Stopwatch(), where=Where.TASKS)
 
 

@@ -11,12 +11,12 @@ from applier.ddl.schema_tracker import Tables
 from applier.decode.options import DecoderOptions
 from applier.order.feed_order import FeedOrder, OffsetOrder, ResolvedOrder
 from applier.pipeline.scan.decode_task import DecodeTask
-from applier.pipeline.scan.known import Known
 from applier.pipeline.scan.scanner import WindowScanner
 from applier.pipeline.scan.window_scan import WindowScan
 from applier.runtime.logs import Stopwatch
 from applier.runtime.places import Where
 from tests.builders import version
+from tests.known import known_at
 from tests.unit.pipeline.scan.test_window_scan_dead_letters import _SCHEMA, PLACE, MessageSource, _message, _row
 
 STOCK = TableName("shop", "stock")
@@ -30,7 +30,7 @@ def _scan(order: FeedOrder, tables: Tables) -> WindowScan:
     source = MessageSource([described, LIKE, _row("INSERT", 2, "1", 3), _message("WATERMARK", 9)])
     template = DecodeTask("simple", DecoderOptions(), TypeRules(), ("*.*",), (), upto=0, order=order)
     ends: dict[TopicPartition, int] = {PLACE: 4}
-    known = Known({}, ends, {}, 0, {}, frozenset(), {}, tables)
+    known = known_at(ends, 0, tables)
     return WindowScanner(source, template, rows_describe=False, keep_bad=False).scan(
         source.window, known, Stopwatch(), where=Where.TASKS
     )

@@ -20,12 +20,12 @@ from applier.decode.options import DecoderOptions
 from applier.order.feed_order import ORDERS
 from applier.pipeline.scan import decode_task, scanner
 from applier.pipeline.scan.decode_task import DecodeTask
-from applier.pipeline.scan.known import Known
 from applier.pipeline.scan.scanner import WindowScanner
 from applier.pipeline.scan.window_scan import WindowScan
 from applier.runtime.logs import Stopwatch
 from applier.runtime.places import Where
 from tests.in_memory import InMemory
+from tests.known import known_at
 from tests.unit.decode.avro_messages import EXTENSION, ID, TS, Schemas, column, record
 
 A = column("a_b", "TEXT", "string", null="first", default=None)
@@ -102,7 +102,7 @@ def scan(
     template = DecodeTask("avro", DecoderOptions(), TypeRules(), include, (), upto=0, order=ORDERS[order])
     ends = {place: span.end for place, span in source.window.ranges.items()}
     made = Tables([TableVersion(name, 1, ()) for name in tables])
-    known = Known({}, ends, {}, TS, {}, frozenset(), {}, made, lives=lives)
+    known = known_at(ends, TS, made, lives=lives)
     window = WindowScanner(source, template, rows_describe=True, keep_bad=False, parks=True)
     return window.scan(source.window, known, Stopwatch(), where=Where.HERE)
 

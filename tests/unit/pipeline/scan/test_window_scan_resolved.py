@@ -7,16 +7,15 @@ from typing import Any
 import pytest
 
 from applier.changefeed.types import TypeRules
-from applier.ddl.schema_tracker import Tables
 from applier.decode.options import DecoderOptions
 from applier.decode.protocols import build
 from applier.pipeline.scan.decode_task import DecodeTask
-from applier.pipeline.scan.known import Known
 from applier.pipeline.scan.scanner import WindowScanner
 from applier.pipeline.scan.tails import TAIL_MESSAGES
 from applier.pipeline.scan.window_scan import WindowScan
 from applier.runtime.logs import Stopwatch
 from applier.runtime.places import Where
+from tests.known import known_at
 from tests.unit.pipeline.scan.test_window_scan_dead_letters import _SCHEMA, PLACE, TS, MessageSource, _message, _row
 
 BOOTSTRAP = {**_message("BOOTSTRAP", 0, tableSchema=_SCHEMA), "commitTs": 0}
@@ -27,7 +26,7 @@ def _survey(messages: list[dict[str, Any]], *, where: Where) -> WindowScan:
     template = DecodeTask("simple", DecoderOptions(), TypeRules(), ("*.*",), (), upto=0)
     scanner = WindowScanner(source, template, rows_describe=False, keep_bad=False)
     ends = {place: span.end for place, span in source.window.ranges.items()}
-    known = Known({}, ends, {}, 0, {}, frozenset(), {}, Tables())
+    known = known_at(ends)
     return scanner.scan(source.window, known, Stopwatch(), where=where)
 
 

@@ -17,17 +17,16 @@ from applier.changefeed.types import TypeRules
 from applier.changefeed.window import Window
 from applier.consume.runner import Ran
 from applier.consume.source import KeepingJob, R
-from applier.ddl.schema_tracker import Tables
 from applier.decode.options import DecoderOptions
 from applier.order.feed_order import ORDERS
 from applier.order.merge import merge
 from applier.pipeline.scan.decode_task import DecodeTask
-from applier.pipeline.scan.known import Known
 from applier.pipeline.scan.scanner import WindowScanner
 from applier.pipeline.scan.task_result import Part
 from applier.pipeline.scan.window_scan import WindowScan
 from applier.runtime.logs import Stopwatch
 from applier.runtime.places import Where
+from tests.known import known_at
 from tests.unit.pipeline.scan.test_decode_task_bulk import (
     FEEDS,
     PROTOCOLS,
@@ -71,7 +70,7 @@ def scan(source: Tasks, variant: str, *left_out: str) -> tuple[WindowScan, Windo
     scanner = WindowScanner(source, job, rows_describe=protocol != "simple", keep_bad=True)
     bounds = source.bounds()
     ends = {place: span.end for place, span in bounds.items()}
-    known = Known({}, ends, {}, 0, {}, frozenset(), {}, Tables())
+    known = known_at(ends)
     return scanner.scan(Window(dict(bounds)), known, Stopwatch(), where=Where.TASKS), scanner
 
 
@@ -147,7 +146,7 @@ def test_a_topic_whose_rows_count_in_runs_is_read_whole(variant: str, monkeypatc
 
     tears = source.tears
     ends = {place: span.end for place, span in source.bounds().items()}
-    known = Known({}, ends, torn.topics, 0, {}, frozenset(), torn.versions, Tables())
+    known = known_at(ends, topics=torn.topics, versions=torn.versions)
     again = replace(scanner, whole=set()).scan(torn.window, known, Stopwatch(), where=Where.TASKS)
     assert source.tears == tears > 0
     assert not again.results.torn

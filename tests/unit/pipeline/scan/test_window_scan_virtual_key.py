@@ -15,6 +15,7 @@ from applier.pipeline.scan.scanner import WindowScanner
 from applier.pipeline.scan.window_scan import WindowScan
 from applier.runtime.logs import Stopwatch
 from applier.runtime.places import Where
+from tests.known import known_at
 from tests.unit.pipeline.scan.test_window_scan_dead_letters import _INT, TS, MessageSource, _message, _row
 
 COLUMNS = "`id` INT NOT NULL, `left` INT, `v` INT AS (`id` + 1) VIRTUAL NOT NULL"
@@ -47,7 +48,7 @@ def test_rows_are_read_by_the_key_that_they_hold(keys: tuple[str, ...], key: tup
     )
     ends = {place: span.end for place, span in source.window.ranges.items()}
 
-    found = _survey(source, Known({}, ends, {}, 0, {}, frozenset(), {}, Tables()))
+    found = _survey(source, known_at(ends))
 
     assert found.error is None
     assert {part.version.key for parts in found.results.parts.values() for part in parts} == {key}
@@ -55,7 +56,7 @@ def test_rows_are_read_by_the_key_that_they_hold(keys: tuple[str, ...], key: tup
 
     tables, versions = Tables(found.versions.values()), dict(found.versions)
     later = MessageSource([again, _row("UPDATE", 1, "5", 11), _message("WATERMARK", 19)])
-    known = Known({}, dict.fromkeys(ends, 3), {}, TS + 9, {}, frozenset(), versions, tables)
+    known = known_at(dict.fromkeys(ends, 3), TS + 9, tables, versions=versions)
 
     found = _survey(later, known)
 
