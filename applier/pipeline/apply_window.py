@@ -91,9 +91,23 @@ class WindowApplier:
             TransientError: Something outside did not answer.
             TerminalError: The changefeed cannot go on.
         """
-        upto, self.stager = cast("int", scan.upto), stager_of(scan, self.places)
+        self.stager = stager_of(scan, self.places)
         parked = self.state.parked
-        left_out = parked | scan.parking.keys()
+        doubted = self._judge(scan)
+        account.check(scan, parked, self.state)
+        table_records.keep(self.state, self.targets)
+        self._make(described, scan)
+        with stopwatch.stage("apply"):
+            written = self._in_turn(scan, parked | scan.parking.keys(), doubted)
+        self._doubt_letters(scan, doubted)
+        self.fates = account.settled(scan.results.fates, written, self.state.parked)
+        return len(written)
+
+    def _judge(self, scan: WindowScan) -> Doubted:
+        """What a window says of the tables, before any of its rows or DDL is in one; whose rows bad messages may hold.
+
+        Once a row is in, a step that is repeated behind its commits may not find the message any more.
+        """
         self.set_apart(self._unfit(scan), Why.ROW)
         completeness.doubt_late(self.state, scan.results.late)
         completeness.meet((name for name, _ in scan.results.parts), scan.ddl, self.state, self.targets, self.config)
@@ -105,44 +119,44 @@ class WindowApplier:
             set_aside(scan.bad, self.source, self.state.control, self.state.checkpoint.step + 1)
         doubted = self.targets.maker.doubted = owners(scan.bad) if scan.bad else frozenset()
         doubt(self.targets, self.state.names if doubted is None else doubted)
-        # Before any row: a step that is repeated behind its commits may not find the message any more.
         self._doubt_letters(scan, doubted)
-        account.check(scan, parked, self.state)
-        table_records.keep(self.state, self.targets)
+        return doubted
+
+    def _make(self, described: Sequence[TableVersion], scan: WindowScan) -> None:
+        """Have the tables that the window only describes."""
         for version in described:
             completeness.meet([version.name], scan.ddl, self.state, self.targets, self.config)
             self.state.track(version)
             self._ensure(version)
+
+    def _in_turn(self, scan: WindowScan, left_out: frozenset[TableName], doubted: Doubted) -> set[TableName]:
+        """Apply each DDL behind the rows below it, and then all other rows; the tables that got rows."""
         unsettled, self.state.ddl.to_move = self.state.unsettled, moved_by(scan, self.state)
         self.lacking = lost_control.behind(scan.ddl, self.state, self.targets)
         due, written = dict(scan.results.parts), set[TableName]()
         extent = None if self.targets.feed.order.has_watermark else ReadExtent(scan.window.ranges, self.state.topic_ids)
-        with stopwatch.stage("apply"):
-            parted = self._parted(scan.ddl)
-            in_turn = self.ddl_handler.new_tables.in_turn(scan.ddl, lambda ddl: not _before(ddl, scan, due))
-            for place, ddl in enumerate(in_turn):
-                gone = self._removed(scan.ddl[place : place + 1] if extent is None else scan.ddl[place:])
-                batches = [
-                    Batch(name, due.pop((name, number)), ddl.commit_ts, is_doomed=name in gone, extent=extent)
-                    for name, number in _before(ddl, scan, due)
-                ]
-                is_begun = self.ddl_handler.is_begun(ddl)
-                written |= self._commit([batch for batch in batches if not (is_begun and batch.name in ddl.names)])
-                self._apply_ddl(ddl)
-                # A table may have been made, or may have got its name, behind the message.
-                self._doubt_letters(scan, doubted)
-                if scan.bad:
-                    table_records.keep(self.state, self.targets)
-                _doubt_taken(self.state, self.targets.feed.order, left_out, ddl)
-                if is_begun and self.ddl_handler.leaves_rows(ddl):
-                    written |= self._commit([batch for batch in batches if parted.get(batch.name, -1) < place])
-            self._settle(unsettled)
-            self._give_up_lacking()
-            rest = sorted(due.items(), key=lambda item: item[0][0])
-            written |= self._commit([Batch(name, parts, upto, extent=extent) for (name, _), parts in rest])
-        self._doubt_letters(scan, doubted)
-        self.fates = account.settled(scan.results.fates, written, self.state.parked)
-        return len(written)
+        parted = self._parted(scan.ddl)
+        in_turn = self.ddl_handler.new_tables.in_turn(scan.ddl, lambda ddl: not _before(ddl, scan, due))
+        for place, ddl in enumerate(in_turn):
+            gone = self._removed(scan.ddl[place : place + 1] if extent is None else scan.ddl[place:])
+            batches = [
+                Batch(name, due.pop((name, number)), ddl.commit_ts, is_doomed=name in gone, extent=extent)
+                for name, number in _before(ddl, scan, due)
+            ]
+            is_begun = self.ddl_handler.is_begun(ddl)
+            written |= self._commit([batch for batch in batches if not (is_begun and batch.name in ddl.names)])
+            self._apply_ddl(ddl)
+            # A table may have been made, or may have got its name, behind the message.
+            self._doubt_letters(scan, doubted)
+            if scan.bad:
+                table_records.keep(self.state, self.targets)
+            _doubt_taken(self.state, self.targets.feed.order, left_out, ddl)
+            if is_begun and self.ddl_handler.leaves_rows(ddl):
+                written |= self._commit([batch for batch in batches if parted.get(batch.name, -1) < place])
+        self._settle(unsettled)
+        self._give_up_lacking()
+        rest, upto = sorted(due.items(), key=lambda item: item[0][0]), cast("int", scan.upto)
+        return written | self._commit([Batch(name, parts, upto, extent=extent) for (name, _), parts in rest])
 
     def _doubt_letters(self, scan: WindowScan, doubted: Doubted) -> None:
         if scan.bad:
