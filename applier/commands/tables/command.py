@@ -12,10 +12,9 @@ from applier.changefeed.checkpoint import Checkpoint, RequestOutcome
 from applier.changefeed.completeness import Completeness
 from applier.changefeed.filter import TableFilter
 from applier.changefeed.table import TableName
-from applier.commands.before_spark import refuse
-from applier.commands.catalog_reader import open_lake
+from applier.commands.before_spark import refuse, refuse_held
 from applier.commands.catalog_writer import append
-from applier.commands.control_reader import ControlView
+from applier.commands.control_reader import newest_checkpoint
 from applier.commands.follower import Follower
 from applier.commands.tables.preview import preview, progress
 from applier.commands.user_name import user_name
@@ -27,8 +26,7 @@ from applier.runtime.figures import counted
 from applier.runtime.logs import announce
 from applier.runtime.retry import with_retry
 from applier.runtime.stop_requests import stop_signals
-from applier.sink.control.control import unix_ms
-from applier.sink.control.lease import may_take, process_start, this_process
+from applier.sink.control.lease import this_process
 from applier.sink.control.rows import Kind, TableRequest, request_rows
 from applier.sink.control.tables import REQUESTS, namespace
 
@@ -112,8 +110,7 @@ def accepted(outcome: RequestOutcome) -> RequestOutcome:
 
 
 def _checkpoint(config: Config) -> Checkpoint:
-    with open_lake(config.catalog) as lake:
-        last = ControlView(lake, config.changefeed.name).checkpoint()
+    last = newest_checkpoint(config)
     if last is None:
         raise ConfigError([f"Changefeed {config.changefeed.name} has never run: it has no tables."])
     return last
@@ -121,14 +118,12 @@ def _checkpoint(config: Config) -> Checkpoint:
 
 def is_held(config: Config) -> bool:
     """Whether another process holds the changefeed."""
-    with open_lake(config.catalog) as lake:
-        last = ControlView(lake, config.changefeed.name).checkpoint()
-    return last is not None and _holds(last, config)
+    return _holds(newest_checkpoint(config), config)
 
 
-def _holds(last: Checkpoint, config: Config) -> bool:
+def _holds(last: Checkpoint | None, config: Config) -> bool:
     try:
-        may_take(last, this_process(unix_ms()), unix_ms(), config.run.lease_seconds, process_start)
+        refuse_held(config, last)
     except CheckpointConflict:
         return True
     return False

@@ -1,4 +1,4 @@
-"""Work beside a block."""
+"""Work beside a block, and systems that are asked side by side."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import threading
 
 import pytest
 
-from applier.runtime.threads import beside
+from applier.runtime.threads import Asking, beside, side_by_side
 
 
 def test_work_goes_on_until_the_block_ends_however_it_does() -> None:
@@ -32,3 +32,19 @@ def test_work_that_does_not_end_is_left() -> None:
     assert left.daemon
     answered.set()
     left.join()
+
+
+def test_one_that_never_answers_holds_up_no_other() -> None:
+    """An error that is enough ends the wait for all, and the seconds end it anyway."""
+    over = threading.Event()
+
+    def fail() -> None:
+        raise KeyError
+
+    for is_enough, seconds in ((lambda one: isinstance(one.error, KeyError), 60), (lambda _: False, 0.2)):
+        silent, failing = Asking("silent", [("all", over.wait)]), Asking("failing", [("first", str), ("last", fail)])
+        side_by_side([silent, failing], seconds, is_enough)
+
+        assert (silent.at, silent.answers, silent.is_alive()) == ("all", [], True)
+        assert (failing.at, failing.answers, type(failing.error)) == ("last", [("first", "")], KeyError)
+    over.set()
