@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -52,6 +52,10 @@ class Asking(threading.Thread):
                 self.answers.append((at, look()))
         except Exception as error:  # noqa: BLE001 - a library may raise anything, and no other answer is lost for it
             self.error = error
+        finally:
+            # The error holds on to it, and it may hold on to a JVM.
+            if isinstance(self._parts, Generator):
+                self._parts.close()
 
 
 def side_by_side(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable, Iterator
 
 import pytest
 
@@ -48,3 +49,20 @@ def test_one_that_never_answers_holds_up_no_other() -> None:
         assert (silent.at, silent.answers, silent.is_alive()) == ("all", [], True)
         assert (failing.at, failing.answers, type(failing.error)) == ("last", [("first", "")], KeyError)
     over.set()
+
+
+def test_what_was_opened_for_the_parts_is_closed_behind_an_error() -> None:
+    """A JVM that asks Kafka would stay otherwise, beside that of Spark."""
+    closed = threading.Event()
+
+    def parts() -> Iterator[tuple[str, Callable[[], str]]]:
+        try:
+            yield "first", str
+            yield "last", lambda: dict[str, str]()[""]
+        finally:
+            closed.set()
+
+    asking = Asking("system", parts())
+    asking.run()
+
+    assert (asking.at, isinstance(asking.error, KeyError), closed.is_set()) == ("last", True, True)
