@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-import threading
-import time
-from collections.abc import Callable
-
-from applier.commands.catalog_reader import open_lake
-from applier.commands.control_reader import ControlView
+from applier.changefeed.checkpoint import Checkpoint
+from applier.commands.control_reader import newest_checkpoint
 from applier.config.settings import Config
 from applier.consume.spark import topics_alone
 from applier.errors import TerminalError, TransientError, Unreachable
 from applier.runtime import terminal
 from applier.runtime.logs import logger
 from applier.runtime.stop_requests import STOPPING, leaving, stop_signals
+from applier.runtime.threads import Asking, side_by_side
 from applier.sink.control.control import unix_ms
 from applier.sink.control.lease import may_take, process_start, this_process
 
@@ -44,59 +41,44 @@ def refuse(
         SourceLost: There is no such topic.
         OutsideRefused: Kafka refuses the log-in, or its topics.
     """
-    looks = [lambda: _lease(config, take_over=take_over)] if takes else []
-    asks_kafka = reads and config.source.kafka is not None and not _has_fetched(config)
-    looks += [lambda: _topics(config, waits=waits)] if asks_kafka else []
-    found: list[Exception] = []
-    threads = [threading.Thread(target=_noted, args=(look, found), daemon=True) for look in looks]
+    asks_kafka = reads and config.source.kafka is not None and not any(key in config.spark for key in _FETCHED)
+
+    def look() -> Checkpoint | None:
+        last = newest_checkpoint(config)
+        refuse_held(config, last, take_over=take_over)
+        return last
+
+    catalog = Asking("catalog", [("checkpoint", look)] if takes else [])
+    kafka = Asking("Kafka", [("topics", lambda: _look_at_topics(config))] if asks_kafka else [])
+
+    def is_lasting(one: Asking) -> bool:
+        """Whether it would come again in a minute of Spark; anything else is met there, or has passed by then."""
+        return isinstance(one.error, TerminalError if waits else (TerminalError, Unreachable))
+
     shown = terminal.waiting("asking Kafka and the catalog", passes=True)
     with stop_signals(config.run.stop_seconds), leaving(), STOPPING.waiting(), shown:
-        for thread in threads:
-            thread.start()
-        deadline = time.monotonic() + _SECONDS
-        for thread in threads:
-            while thread.is_alive() and not found and time.monotonic() < deadline:
-                thread.join(0.05)
-    if found:
-        raise found[0]
+        side_by_side([catalog, kafka], _SECONDS, is_lasting)
+    for one in (catalog, kafka):
+        if one.error is not None and is_lasting(one):
+            raise one.error
+    if isinstance(kafka.error, TransientError):
+        # A catalog that does not say leaves open whether the changefeed has run, as its brokers may be right.
+        if isinstance(kafka.error, Unreachable) and catalog.answers == [("checkpoint", None)]:
+            raise kafka.error
+        # A wrong port is named now, and not once Spark has started.
+        logger().warning("no answer before Spark", error=str(kafka.error))
 
 
-def _noted(look: Callable[[], None], found: list[Exception]) -> None:
-    """Keep a refusal that would come again in a minute of Spark; anything else is met there, or has passed by then."""
-    try:
-        look()
-    except (TerminalError, Unreachable) as error:
-        found.append(error)
-    except Exception:  # noqa: BLE001, S110 - whatever it is, Spark's way to the same system decides
-        pass
+def refuse_held(config: Config, last: Checkpoint | None, *, take_over: bool = False) -> None:
+    """Refuse a changefeed that another process holds, as the lease will.
 
-
-def _has_fetched(config: Config) -> bool:
-    return any(key in config.spark for key in _FETCHED)
-
-
-def _lease(config: Config, *, take_over: bool) -> None:
-    with open_lake(config.catalog) as lake:
-        last = ControlView(lake, config.changefeed.name).checkpoint()
+    Raises:
+        CheckpointConflict: Another applier holds the changefeed.
+    """
     now = unix_ms()
     may_take(last, this_process(now), now, config.run.lease_seconds, process_start, take_over=take_over)
 
 
-def _topics(config: Config, *, waits: bool) -> None:
-    try:
-        with topics_alone(config, _ANSWER_SECONDS) as topics:
-            topics.bounds()
-    except TransientError as error:
-        if isinstance(error, Unreachable) and not (waits and _may_have_run(config)):
-            raise
-        # Who gave a wrong port learns of it now, and not once Spark has started.
-        logger().warning("no answer before Spark", error=str(error))
-
-
-def _may_have_run(config: Config) -> bool:
-    """Whether the changefeed has a checkpoint; also where the catalog does not say, as its brokers may be right."""
-    try:
-        with open_lake(config.catalog) as lake:
-            return ControlView(lake, config.changefeed.name).checkpoint() is not None
-    except Exception:  # noqa: BLE001 - whatever it is, Spark's way to the catalog decides
-        return True
+def _look_at_topics(config: Config) -> None:
+    with topics_alone(config, _ANSWER_SECONDS) as topics:
+        topics.bounds()

@@ -7,7 +7,8 @@ from typing import Any
 
 from applier.changefeed.checkpoint import Checkpoint
 from applier.changefeed.table import TableVersion
-from applier.commands.catalog_reader import Lake
+from applier.commands.catalog_reader import Lake, open_lake
+from applier.config.settings import Config
 from applier.errors import NeverRan
 from applier.sink.control import checkpoints, rows
 from applier.sink.control.checkpoint_form import from_json
@@ -27,6 +28,18 @@ RECENT = 32
 
 _FOLD_BYTES = 4 << 20
 """Size from which on a file of checkpoints is left alone: it holds thousands of old ones."""
+
+
+def newest_checkpoint(config: Config) -> Checkpoint | None:
+    """The newest checkpoint of a changefeed, for which its catalog is opened; None where it never ran.
+
+    Raises:
+        ConfigError: The catalog cannot be read without Spark.
+        TransientError: The catalog or its storage does not answer.
+        TerminalError: See `ControlView.checkpoint`.
+    """
+    with open_lake(config.catalog) as lake:
+        return ControlView(lake, config.changefeed.name).checkpoint()
 
 
 class ControlView:

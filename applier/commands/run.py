@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import ctypes
+import gc
+import sys
 import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from typing import NamedTuple
+
+import pyarrow as pa
 
 from applier import wording
 from applier.changefeed.ts import wall_clock
@@ -24,7 +29,7 @@ from applier.pipeline.state import State, keep_end, keep_ends_reached, keep_stil
 from applier.pipeline.step import Pipeline, Step
 from applier.pipeline.tables import completeness, layouts
 from applier.runtime import terminal
-from applier.runtime.jvm.memory import give_back
+from applier.runtime.jvm.spark_session import collect_garbage
 from applier.runtime.logs import Report, announce, logger
 from applier.runtime.retry import with_retry
 from applier.runtime.stop_requests import stop_signals
@@ -259,3 +264,14 @@ def _say_idle(step: Step, last: tuple[object, ...], archive: str | None) -> tupl
     else:
         terminal.say(f"up to date at {wall_clock(resolved_ts):%F %T} UTC, waiting for new messages")
     return found
+
+
+def give_back() -> None:
+    """Give back what neither this process nor its JVM uses."""
+    gc.collect()
+    pa.default_memory_pool().release_unused()
+    if sys.platform == "linux":
+        # Other C libraries than glibc have no such function, and keep less.
+        with suppress(AttributeError):
+            ctypes.CDLL(None).malloc_trim(0)
+    collect_garbage()

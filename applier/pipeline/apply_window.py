@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import cast
 
+from applier import wording
 from applier.changefeed.completeness import Reason, Why
 from applier.changefeed.fate import Fate, Fates
 from applier.changefeed.position import FeedPosition
@@ -39,10 +40,40 @@ from applier.pipeline.schema_changes.moved_names import moved_by
 from applier.pipeline.state import State
 from applier.pipeline.tables import completeness, lost_control, parking, table_records
 from applier.pipeline.tables.filtered import Doubted, owners
-from applier.pipeline.tables.not_found import MissingRows
 from applier.pipeline.tables.target_tables import TargetTables
-from applier.runtime.logs import Stopwatch
+from applier.runtime.logs import Stopwatch, logger
 from applier.runtime.places import Places
+
+
+@dataclass(slots=True)
+class MissingRows:
+    """Counts updates and deletes whose row was not in the table, step by step.
+
+    Attributes:
+        count: Rows of the step under way.
+    """
+
+    count: int = 0
+    _logged: set[TableName] = field(default_factory=set)
+
+    def refusing(self, names: Iterable[TableName], state: State, config: Config) -> Collection[TableName]:
+        """The tables that must hold each row that a change updates or deletes: live ones, unless they may go on."""
+        if config.tables.incomplete == "allow" and config.changefeed.on_table_error == "stop":
+            return frozenset()
+        return {name for name in names if name in state.completeness and state.completeness[name].is_live}
+
+    def note(self, name: TableName, rows: int, state: State) -> None:
+        """Count rows that a table did not hold; a table that counted as live is incomplete from here on."""
+        if not rows:
+            return
+        self.count += rows
+        found = state.completeness.get(name)
+        if found is not None and found.is_live:
+            found = state.completeness[name] = replace(found, reason=Reason(Why.NOT_FOUND))
+        if name not in self._logged:
+            self._logged.add(name)
+            way_out = wording.way_out([name], found, state.config_path) if found is not None else ""
+            logger().warning("rows to change are not in the table", table=str(name), rows=rows, way_out=way_out)
 
 
 @dataclass(slots=True)

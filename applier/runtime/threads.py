@@ -1,10 +1,12 @@
-"""Does something in a thread of its own for as long as a block runs."""
+"""Does something in threads of its own: beside a block, or side by side for some seconds."""
 
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator
+import time
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from typing import Any
 
 
 @contextmanager
@@ -21,3 +23,47 @@ def beside(name: str, work: Callable[[threading.Event], object], wait_seconds: f
     finally:
         over.set()
         thread.join(wait_seconds)
+
+
+class Asking(threading.Thread):
+    """Asks one system outside, part by part; a daemon, as no process waits for one that never answers.
+
+    Args:
+        name: The system.
+        parts: The name of each part, and what asks it, in the thread. The first error ends them.
+
+    Attributes:
+        at: The part that is asked now, or was asked last.
+        answers: The parts that have answered, with what they said.
+        error: What the part `at` raised.
+    """
+
+    def __init__(self, name: str, parts: Iterable[tuple[str, Callable[[], Any]]]) -> None:
+        super().__init__(name=f"ask {name}", daemon=True)
+        self.at, self._parts = name, parts
+        self.answers: list[tuple[str, Any]] = []
+        self.error: Exception | None = None
+
+    def run(self) -> None:
+        """Ask until all is known, or something is in the way."""
+        try:
+            for at, look in self._parts:
+                self.at = at
+                self.answers.append((at, look()))
+        except Exception as error:  # noqa: BLE001 - a library may raise anything, and no other answer is lost for it
+            self.error = error
+        finally:
+            # The error holds on to it, and it may hold on to a JVM.
+            if isinstance(self._parts, Generator):
+                self._parts.close()
+
+
+def side_by_side(
+    asked: Sequence[Asking], seconds: float, is_enough: Callable[[Asking], bool] = lambda _: False
+) -> None:
+    """Ask systems at the same time, until each has ended, or what one has is enough, or the seconds are over."""
+    for one in asked:
+        one.start()
+    deadline = time.monotonic() + seconds
+    while any(one.is_alive() for one in asked) and not any(map(is_enough, asked)) and time.monotonic() < deadline:
+        time.sleep(0.05)

@@ -132,11 +132,6 @@ def test_every_failure_has_its_test() -> None:
     assert [row for row in rows if not re.search(r"\]\([^)]*tests/\S+\.py\)", row)] == []
 
 
-def test_the_readme_is_short() -> None:
-    """An operator decides in two screens."""
-    assert len((_ROOT / "README.md").read_text(encoding="utf-8").splitlines()) < 130
-
-
 @pytest.mark.parametrize("document", _DOCUMENTS, ids=_name)
 def test_configurations_are_accepted(document: Path) -> None:
     """Each block of TOML is a configuration, or part of one."""

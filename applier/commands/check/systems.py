@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import threading
-import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -13,7 +11,7 @@ from applier.changefeed.message import TopicPartition
 from applier.changefeed.window import OffsetRange
 from applier.commands.catalog_reader import catalog_properties, open_lake
 from applier.commands.check.report import SystemAnswer, Verdict
-from applier.commands.control_reader import ControlView
+from applier.commands.control_reader import ControlView, newest_checkpoint
 from applier.commands.init.detect import Findings
 from applier.commands.init.look import shown
 from applier.config.registry import RegistrySection
@@ -30,6 +28,7 @@ from applier.errors import ApplierError, ConfigError, DecodeError, SourceLost, T
 from applier.pipeline.first_look import lost_catalog, new_lake
 from applier.runtime.figures import counted
 from applier.runtime.jvm import jars, java_home
+from applier.runtime.threads import Asking, side_by_side
 from applier.sink.format.storage import is_local, try_out
 from applier.wording import WAY_TO_THE_LAKE
 
@@ -62,45 +61,24 @@ class Systems:
 def ask(config: Config, seconds: float = SECONDS) -> Systems:
     """Ask all systems of a configuration. What fails, or takes longer, hides nothing else."""
     found = Systems()
-    asked = [_Asking(name, parts) for name, parts in _all(config, found)]
-    for thread in asked:
-        thread.start()
-    deadline = time.monotonic() + seconds
-    answers: list[SystemAnswer] = []
-    for thread in asked:
-        thread.join(max(0.0, deadline - time.monotonic()))
-        answers += thread.told(seconds)
-    return Systems(tuple(answers), found.findings)
+    asked = [Asking(name, parts) for name, parts in _all(config, found)]
+    side_by_side(asked, seconds)
+    return Systems(tuple(answer for system in asked for answer in _told(system, seconds)), found.findings)
 
 
-class _Asking(threading.Thread):
-    """Asks one system; a daemon, as nobody waits for one that never answers."""
-
-    def __init__(self, name: str, parts: Parts) -> None:
-        super().__init__(name=f"check {name}", daemon=True)
-        self._parts = parts
-        self._at = name
-        self._answers: list[SystemAnswer] = []
-
-    def run(self) -> None:
-        try:
-            for checked, look in self._parts:
-                self._at = checked
-                self._answers.append(SystemAnswer(checked, "fits", look()))
-        except ApplierError as error:
-            verdict: Verdict = "cannot tell" if isinstance(error, TransientError) else "does not fit"
-            self._answers.append(SystemAnswer(self._at, verdict, error.what, error.hint))
-        except Exception as error:  # noqa: BLE001 - a library may raise anything, and no other answer is lost for it
-            what = f"It could not be asked ({type(error).__name__})."
-            self._answers.append(SystemAnswer(self._at, "cannot tell", what))
-
-    def told(self, seconds: float) -> list[SystemAnswer]:
-        """The answers so far; one that is not there yet is named."""
-        found = list(self._answers)
-        if self.is_alive():
-            hint = "check its address and the network between; another try may find it less busy."
-            found.append(SystemAnswer(self._at, "cannot tell", f"No answer came within {seconds:g} seconds.", hint))
-        return found
+def _told(system: Asking, seconds: float) -> Iterator[SystemAnswer]:
+    """The answers so far; one that is not there yet is named."""
+    is_late, error = system.is_alive(), system.error
+    for checked, said in [*system.answers]:
+        yield SystemAnswer(checked, "fits", said)
+    if is_late:
+        hint = "check its address and the network between; another try may find it less busy."
+        yield SystemAnswer(system.at, "cannot tell", f"No answer came within {seconds:g} seconds.", hint)
+    elif isinstance(error, ApplierError):
+        verdict: Verdict = "cannot tell" if isinstance(error, TransientError) else "does not fit"
+        yield SystemAnswer(system.at, verdict, error.what, error.hint)
+    elif error is not None:
+        yield SystemAnswer(system.at, "cannot tell", f"It could not be asked ({type(error).__name__}).")
 
 
 def _all(config: Config, found: Systems) -> Iterator[tuple[str, Parts]]:
@@ -180,8 +158,7 @@ def _messages(
 
 
 def _offsets(config: Config, bounds: Mapping[TopicPartition, OffsetRange]) -> str:
-    with open_lake(config.catalog) as lake:
-        newest = ControlView(lake, config.changefeed.name).checkpoint()
+    newest = newest_checkpoint(config)
     if newest is not None:
         next_window({place: reading.next_offset for place, reading in newest.partitions.items()}, bounds, 1)
         return "Kafka has everything that the changefeed needs next."

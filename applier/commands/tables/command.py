@@ -4,20 +4,18 @@ from __future__ import annotations
 
 import time
 import uuid
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 
 from applier import wording
-from applier.changefeed.checkpoint import Checkpoint, RequestOutcome
-from applier.changefeed.completeness import Completeness
+from applier.changefeed.checkpoint import Checkpoint, RequestOutcome, caught_up
+from applier.changefeed.completeness import Completeness, Reason, Why, incomplete
 from applier.changefeed.filter import TableFilter
 from applier.changefeed.table import TableName
-from applier.commands.before_spark import refuse
-from applier.commands.catalog_reader import open_lake
+from applier.commands.before_spark import refuse, refuse_held
 from applier.commands.catalog_writer import append
-from applier.commands.control_reader import ControlView
+from applier.commands.control_reader import newest_checkpoint
 from applier.commands.follower import Follower
-from applier.commands.tables.preview import preview, progress
 from applier.commands.user_name import user_name
 from applier.config.settings import Config
 from applier.errors import CheckpointConflict, ConfigError, TerminalError, TransientError
@@ -27,8 +25,7 @@ from applier.runtime.figures import counted
 from applier.runtime.logs import announce
 from applier.runtime.retry import with_retry
 from applier.runtime.stop_requests import stop_signals
-from applier.sink.control.control import unix_ms
-from applier.sink.control.lease import may_take, process_start, this_process
+from applier.sink.control.lease import this_process
 from applier.sink.control.rows import Kind, TableRequest, request_rows
 from applier.sink.control.tables import REQUESTS, namespace
 
@@ -37,6 +34,8 @@ POLL_SECONDS = 1.0
 
 ABSENT_SECONDS = 90.0
 """How long a request is waited for while no process holds the changefeed: a supervisor starts one within that time."""
+
+_LEFT_OUT = wording.clause(Reason(Why.LEFT_OUT))
 
 Say = Callable[[str], None]
 """Shows the user a line."""
@@ -50,7 +49,55 @@ def planned(config: Config, kind: Kind, rules: Sequence[str]) -> list[str]:
         TransientError: The catalog does not answer.
     """
     last = _checkpoint(config)
-    return list(preview(kind, selected(rules, last.tables), last, config))
+    return list(_preview(kind, selected(rules, last.tables), last, config))
+
+
+def _preview(kind: Kind, names: Sequence[TableName], last: Checkpoint, config: Config) -> Iterator[str]:
+    """One sentence for each table that a command means."""
+    route, admits = config.route, config.filter.admits
+    for name in names:
+        known = last.tables[name].completeness or incomplete(Why.UNRECORDED)
+        iceberg = ".".join(route.identifier(name))
+        match kind:
+            case "park":
+                yield _park(name, known, last, iceberg)
+            case "resume" if not admits(name):
+                yield f"{name} is {_LEFT_OUT}, so nothing brings it back."
+            case "resume":
+                yield _resume(name, known, last)
+            case "forget" if admits(name):
+                yield f"{name} is in tables.include, so it cannot be forgotten."
+            case "forget":
+                yield f"Forget {name}: the checkpoint and the applier.* properties of {iceberg} go, the table stays."
+
+
+def _park(name: TableName, known: Completeness, last: Checkpoint, iceberg: str) -> str:
+    if known.why.is_left_out and not known.is_due:
+        return f"{name} is {_LEFT_OUT} and so parked already: it resumes once it is admitted there again."
+    if known.is_parked and not known.is_due:
+        return f"{wording.sentence(name, known)} It is left as it is, with this reason."
+    at = f"resolved ts {last.resolved_ts}" if last.resolved_ts else "its last commit"
+    return f"Park {name}: readers of {iceberg} keep what it shows at {at}, and no rows or DDL are applied to it."
+
+
+def _resume(name: TableName, known: Completeness, last: Checkpoint) -> str:
+    if known.is_live:
+        return f"{name} is live: it resumes only if others have dropped, replaced or rolled back its Iceberg table."
+    if known.is_due:
+        return f"{name} resumes already{_progress(known, last)}."
+    position = known.position
+    if position is None or position.version is None:
+        begin = "read the feed from its CREATE TABLE on, if the audit holds it"
+        return f"Resume {name}: {begin}, and show it in one commit."
+    begin = f"resolved ts {position.ts}" if position.ts else "where it was parked"
+    missing = f"read what it misses since {begin} up to {last.resolved_ts or 'now'}"
+    return f"Resume {name}: {missing}, and show it in one commit."
+
+
+def _progress(known: Completeness, last: Checkpoint) -> str:
+    """How far the resume of a table is, in words; "" while that is not known."""
+    share = caught_up(known, last)
+    return "" if share is None else f", {share:.0%} of the way"
 
 
 def ask(
@@ -112,8 +159,7 @@ def accepted(outcome: RequestOutcome) -> RequestOutcome:
 
 
 def _checkpoint(config: Config) -> Checkpoint:
-    with open_lake(config.catalog) as lake:
-        last = ControlView(lake, config.changefeed.name).checkpoint()
+    last = newest_checkpoint(config)
     if last is None:
         raise ConfigError([f"Changefeed {config.changefeed.name} has never run: it has no tables."])
     return last
@@ -121,14 +167,12 @@ def _checkpoint(config: Config) -> Checkpoint:
 
 def is_held(config: Config) -> bool:
     """Whether another process holds the changefeed."""
-    with open_lake(config.catalog) as lake:
-        last = ControlView(lake, config.changefeed.name).checkpoint()
-    return last is not None and _holds(last, config)
+    return _holds(newest_checkpoint(config), config)
 
 
-def _holds(last: Checkpoint, config: Config) -> bool:
+def _holds(last: Checkpoint | None, config: Config) -> bool:
     try:
-        may_take(last, this_process(unix_ms()), unix_ms(), config.run.lease_seconds, process_start)
+        refuse_held(config, last)
     except CheckpointConflict:
         return True
     return False
@@ -207,7 +251,7 @@ def _asked_for(last: Checkpoint, request: TableRequest) -> dict[TableName, Compl
 def _say_progress(last: Checkpoint, request: TableRequest, say: Say, before: str) -> str:
     """Show how far each resume is, where it has changed."""
     due = _due(last, request)
-    share = next((progress(known, last) for known in due.values()), "")
+    share = next((_progress(known, last) for known in due.values()), "")
     line = f"{counted(len(due), 'table')} to bring back{share}."
     if due and line != before:
         say(line)

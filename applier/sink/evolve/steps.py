@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, replace
+from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
 from applier.changefeed.table import ColumnType
 from applier.errors import TableMismatch
-from applier.sink.format.types import Field, TableSchema, iceberg_type, is_promotion, type_text
-from applier.sink.iceberg.literals import literal_of, type_of
+from applier.sink.format.partition_spec import single_value
+from applier.sink.format.types import Field, TableSchema, iceberg_type, is_promotion, schema_json, type_text
 
 if TYPE_CHECKING:
     from applier.sink.iceberg.java import Java
@@ -79,9 +80,9 @@ class AddField(EvolutionStep):
         fields[self.name] = Field(_NEW, self.name, iceberg_type(self.type), self.type, required=False)
 
     def update(self, update: Any, java: Java) -> None:
-        literal = (literal_of(java, self.default),) if self.default.is_valid else ()
+        literal = (_literal_of(java, self.default),) if self.default.is_valid else ()
         # The parent is given, as None, because Iceberg would take a dot in the name for a path otherwise.
-        update.addColumn(None, self.name, type_of(java, self.type), self.doc or None, *literal)
+        update.addColumn(None, self.name, _type_of(java, self.type), self.doc or None, *literal)
 
     def is_done(self, schema: TableSchema) -> bool:
         return schema.field(self.name) is not None
@@ -138,7 +139,7 @@ class PromoteField(EvolutionStep):
         fields[self.name] = _retyped(_found(fields, self.name), self.type)
 
     def update(self, update: Any, java: Java) -> None:
-        update.updateColumn(self.name, type_of(java, self.type))
+        update.updateColumn(self.name, _type_of(java, self.type))
 
     def is_done(self, schema: TableSchema) -> bool:
         found = schema.field(self.name)
@@ -276,3 +277,22 @@ def _retyped(field: Field, kind: pa.DataType) -> Field:
 
 def _text(kind: pa.DataType) -> str:
     return type_text(iceberg_type(kind))
+
+
+def _type_of(java: Java, kind: pa.DataType) -> Any:
+    """Iceberg's type of an Arrow type."""
+    return java.iceberg.SchemaParser.fromJson(schema_json(pa.schema([pa.field("c", kind)]))).findType("c")
+
+
+def _literal_of(java: Java, default: pa.Scalar[Any]) -> Any:
+    """Iceberg's literal of a value that is not NULL."""
+    value = default.as_py()
+    if isinstance(value, bytes):
+        value = java.jvm.java.nio.ByteBuffer.wrap(value)
+    elif isinstance(value, Decimal):
+        value = java.jvm.java.math.BigDecimal(f"{value:f}")
+    elif isinstance(value, int) and not isinstance(value, bool):
+        value = java.jvm.java.lang.Long.valueOf(value)
+    elif not isinstance(value, str | bool | float):
+        value = single_value(value, default.type)
+    return java.iceberg.expressions.Expressions.lit(value)

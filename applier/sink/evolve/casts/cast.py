@@ -16,9 +16,9 @@ import pyarrow as pa
 from applier.changefeed.table import ColumnType
 from applier.changefeed.types import BINARIES, DATE_TYPES, INTEGERS, TEXTS
 from applier.errors import ApplierError
-from applier.sink.evolve.casts import dates, members, numbers, text
+from applier.sink.evolve.casts import dates, numbers, text
 from applier.sink.evolve.steps import ConvertField
-from applier.sink.format.types import Array
+from applier.sink.format.types import Array, by_value
 
 Cast: TypeAlias = "Callable[[Array, ConvertField], Array]"
 
@@ -127,6 +127,28 @@ def _same(values: Array, _: ConvertField) -> Array:
     return values
 
 
+def _to_enum(values: Array, step: ConvertField) -> Array:
+    """Labels of the new enum: the old ones where they are still among them.
+
+    A label in different case, or one that is gone, is left to TiDB, as the collation decides.
+
+    Raises:
+        KeyError: A label is not among the new ones.
+    """
+    known = {label: label for label in step.new.elements}
+    if step.old.name == "enum":
+        known.setdefault("", "")  # The error value, which MySQL prints so, stays what it is.
+    return by_value(values, known.__getitem__, pa.string())
+
+
+def _to_set(values: Array, step: ConvertField) -> Array:
+    """Members of the new set, in its own order."""
+    order = {label: place for place, label in enumerate(step.new.elements)}
+    return by_value(
+        values, lambda text: ",".join(sorted(set(text.split(",") if text else ()), key=order.__getitem__)), pa.string()
+    )
+
+
 def _by_text(read: Cast) -> Cast:
     """A cast that goes on from the text that TiDB prints of the old values."""
     return lambda values, step: read(text.text_of(values, step), step)
@@ -166,10 +188,10 @@ _CASTS: dict[tuple[str, str], Cast] = {
     **{(old, "bytes"): _by_text(text.fit_bytes) for old in _PRINTED if old != "bytes"},
     ("bytes", "bytes"): text.fit_bytes,
     ("year", "year"): _same,
-    ("enum", "enum"): members.to_enum,
-    ("text", "enum"): members.to_enum,
-    ("set", "set"): members.to_set,
-    ("text", "set"): members.to_set,
+    ("enum", "enum"): _to_enum,
+    ("text", "enum"): _to_enum,
+    ("set", "set"): _to_set,
+    ("text", "set"): _to_set,
     ("date", "date"): _same,
     ("datetime", "datetime"): dates.round_seconds,
     ("timestamp", "timestamp"): dates.round_seconds,

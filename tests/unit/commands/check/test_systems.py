@@ -21,6 +21,7 @@ from applier.commands.check.systems import ask
 from applier.commands.control_reader import ControlView
 from applier.errors import ApplierError, OutsideRefused, SourceLost, Unreachable
 from applier.runtime.jvm import jars, java_home
+from applier.runtime.threads import Asking
 from tests.fake_registry import Answer, FakeRegistry
 from tests.lab import Memory
 from tests.unit.commands.check.world import World
@@ -187,10 +188,10 @@ def test_what_never_answers_is_named() -> None:
         over.wait()
         return "late"
 
-    asking = systems._Asking("Kafka", iter([("Kafka", lambda: "It answers."), ("messages", wait)]))
+    asking = Asking("Kafka", [("Kafka", lambda: "It answers."), ("messages", wait)])
     asking.start()
     begun.wait()
-    told = asking.told(20)
+    told = [*systems._told(asking, 20)]
     over.set()
     asking.join()
 
@@ -205,10 +206,12 @@ def test_what_a_library_raises_is_told_by_its_kind() -> None:
         msg = "hunter2"
         raise RuntimeError(msg)
 
-    asking = systems._Asking("storage", iter([("storage", fail)]))
+    asking = Asking("storage", [("storage", fail)])
     asking.run()
 
-    assert asking.told(20) == [SystemAnswer("storage", "cannot tell", "It could not be asked (RuntimeError).")]
+    assert [*systems._told(asking, 20)] == [
+        SystemAnswer("storage", "cannot tell", "It could not be asked (RuntimeError).")
+    ]
 
 
 def test_a_catalog_that_is_not_that_of_its_warehouse_does_not_fit(tmp_path: Path) -> None:

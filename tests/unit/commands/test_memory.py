@@ -5,7 +5,7 @@ from __future__ import annotations
 import resource
 from pathlib import Path
 
-from applier.runtime.jvm.memory import give_back
+from applier.commands.run import give_back
 
 
 def test_freed_memory_goes_back() -> None:
