@@ -9,7 +9,7 @@ from applier.changefeed.message import Messages, TopicPartition
 from applier.changefeed.window import OffsetRange, Window
 from applier.consume.archive import partitions
 from applier.consume.runner import Ran
-from applier.consume.source import Blocks, KeepingJob, R
+from applier.consume.source import Blocks, KeepingPass, R
 from applier.consume.window_size import Limits
 from applier.runtime.places import Placement, Places, Where
 
@@ -64,7 +64,7 @@ class InMemory:
         waiting = window.messages + behind
         return self.places.of_window(window.messages, size, most, waiting, is_started=False)
 
-    def run(self, window: Window, job: KeepingJob[R], where: Where) -> Ran[R]:
+    def run(self, window: Window, job: KeepingPass[R], where: Where) -> Ran[R]:
         """See `Runner`; one task for each partition, here and now."""
         assert where is not Where.HERE
         return Ran([job(self.collect(part).items()) for part in partitions(window)])

@@ -7,7 +7,7 @@ from typing import Generic, NamedTuple, Protocol
 from applier.changefeed.message import Messages
 from applier.changefeed.window import Window
 from applier.consume.kafka.prefetch import ahead
-from applier.consume.source import Job, KeepingJob, KeptRows, R, Source
+from applier.consume.source import KeepingPass, KeptRows, R, RowPass, Source
 from applier.consume.tasks.spark import TaskRows, TasksFullError
 from applier.consume.window_size import WindowTooLargeError
 from applier.consume.workers.pool import WorkerPool
@@ -54,7 +54,7 @@ class Runner(Protocol):
     def read(self, window: Window) -> Messages:
         """The messages of a window whose row passes run here at once; see `Source.read`."""
 
-    def run(self, window: Window, job: KeepingJob[R], where: Where) -> Ran[R]:
+    def run(self, window: Window, job: KeepingPass[R], where: Where) -> Ran[R]:
         """Run a job over the messages of a window that is not read here at once.
 
         The job gets the messages of a partition in offset order, a part at a time: in one process, or in several whose
@@ -104,7 +104,7 @@ class SourceRunner:
         self._tasks.drop()
         return self.source.read(window)
 
-    def run(self, window: Window, job: KeepingJob[R], where: Where) -> Ran[R]:
+    def run(self, window: Window, job: KeepingPass[R], where: Where) -> Ran[R]:
         """See `Runner`."""
         self._tasks.drop()
         with self.source.reading():
@@ -122,7 +122,7 @@ class SourceRunner:
             self._heavy = window
             return Ran(self._in_chunks(window, job, is_alone=True))
 
-    def _in_chunks(self, window: Window, job: Job[R], *, is_alone: bool) -> list[R]:
+    def _in_chunks(self, window: Window, job: RowPass[R], *, is_alone: bool) -> list[R]:
         return self._pool.run(window, job, ahead(self.source.chunks(window)), is_alone=is_alone)
 
     def close(self) -> None:

@@ -16,7 +16,7 @@ from applier.consume.window_size import Limits
 
 R = TypeVar("R")
 
-Job: TypeAlias = Callable[[Iterable[PartitionMessages]], R]
+RowPass: TypeAlias = Callable[[Iterable[PartitionMessages]], R]
 """What runs in a task: it takes messages and returns what they hold."""
 
 
@@ -28,7 +28,7 @@ StageWork: TypeAlias = Callable[[int, Mapping[PieceId, pa.Buffer]], Any]
 """Work on pieces that were brought to one task: takes its number and the rows of each, as an Arrow IPC stream."""
 
 
-class KeepingJob(Protocol[R]):
+class KeepingPass(Protocol[R]):
     """A job whose rows may stay in the task that found them."""
 
     @property

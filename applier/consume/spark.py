@@ -233,7 +233,7 @@ class KafkaSource(KafkaTopics):
 
     def blocks(self, window: Window, limits: Limits, slots: int) -> Blocks:
         """See `Source`."""
-        parts = readings(window, limits.at_once, slots, limits.whole)
+        parts = readings(window, limits.at_once, slots, limits.unsplit)
         return Blocks(topic_blocks(self._spark, parts, self._own, limits.at_once), in_blocks)
 
     def close(self) -> None:

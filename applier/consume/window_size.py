@@ -41,7 +41,7 @@ class Limits:
         most_bytes: Bytes of messages at which it ends: the window is too large.
         at_once: Messages that a task of several should read at the most.
         here: Messages of a window that this process takes where tasks have no memory for them.
-        whole: Topics each of whose partitions one task must read from its first message to its last.
+        unsplit: Topics each of whose partitions one task must read from its first message to its last.
         splits: Where ranges of the keys of large tables begin: rows of one are staged together.
         piece_rows: As of `pieces.cut`; 0 for the usual number.
     """
@@ -49,7 +49,7 @@ class Limits:
     most_bytes: int = NO_LIMIT
     at_once: int = TASK_MESSAGES
     here: int = NO_LIMIT
-    whole: frozenset[str] = frozenset()
+    unsplit: frozenset[str] = frozenset()
     splits: Mapping[TableName, Sequence[int]] = field(default_factory=dict)
     piece_rows: int = 0
 

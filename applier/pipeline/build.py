@@ -50,7 +50,7 @@ from applier.runtime.logs import logger
 from applier.runtime.places import Places
 from applier.runtime.retry import with_retry
 from applier.runtime.stop_requests import STOPPING, leaving
-from applier.runtime.tasks.spark import each
+from applier.runtime.tasks.spark import map_in_tasks
 from applier.sink.commit.fence import Fenced, fence
 from applier.sink.control import checkpoints
 from applier.sink.control.append_table import AppendOnlyTable
@@ -100,7 +100,7 @@ def assembled(
     is_told = _announce_new_catalog(config)
     with running(config, config.catalog.properties) as session:
         where = places(session, config.source.engine)
-        tasks = FileTasks(partial(each, session), where) if where.has_tasks else None
+        tasks = FileTasks(partial(map_in_tasks, session), where) if where.has_tasks else None
         with leaving(), STOPPING.waiting(), terminal.waiting("opening the catalog"):
             catalog = with_retry(lambda: Catalog(session, config.catalog.name, tasks))
         with open_runner(config, session, where) as runner:

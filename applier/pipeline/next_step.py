@@ -144,7 +144,7 @@ class StepReader:
             # The names have moved: what else came of their rows since would be taken for rows that the tables have.
             at = {place: self.state.next_offsets.get(place, span.start) for place, span in bounds.items()}
             bounds = capped(bounds, {**at, **moving.ends})
-        size, whole = self._size, self.scanner.whole
+        size, whole = self._size, self.scanner.unsplit
         size.is_by_share = bool(whole) or most < NO_LIMIT
         limit = min(size.messages, most)
         return next_window(self.state.next_offsets, bounds, limit, self._least(), whole, size.share)

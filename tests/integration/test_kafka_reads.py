@@ -175,7 +175,7 @@ def test_tasks_read_thin_partitions_together_and_parts_of_thick_ones(
     monkeypatch.setattr(plan, "_LEAST", 1)
     spans = {("reads-a", 0): (0, 300), ("reads-a", 1): (3, 10), ("reads-b", 0): (0, 300), ("reads-b", 1): (10, 40)}
     window = Window({TopicPartition(*place): OffsetRange(*span) for place, span in spans.items()})
-    seen = _Seen(Limits(at_once=100, here=0, whole=frozenset({"reads-b"})))
+    seen = _Seen(Limits(at_once=100, here=0, unsplit=frozenset({"reads-b"})))
     with _runner(spark, kafka, "reads-b", "reads-a") as runner:
         found = runner.run(window, seen, Where.TASKS).results
 
@@ -316,7 +316,7 @@ def test_a_broker_that_sends_nothing_is_named(
     said = r"no message came for a minute, though the topic has more\..* Hint: .*again"
 
     with _runner(spark, kafka, "reads-a") as runner, pytest.raises(TransientError, match=said):
-        runner.run(window, _Seen(Limits(at_once=1_000, here=0, whole=frozenset())), where)
+        runner.run(window, _Seen(Limits(at_once=1_000, here=0, unsplit=frozenset())), where)
 
 
 @pytest.mark.parametrize("where", [Where.IN_CHUNKS, Where.TASKS])
@@ -329,4 +329,4 @@ def test_offsets_that_kafka_never_had_are_named(
     said = "Kafka no longer has the offsets to read"
 
     with _runner(spark, kafka, "reads-a") as runner, pytest.raises(SourceLost, match=said):
-        runner.run(window, _Seen(Limits(at_once=1_000, here=0, whole=frozenset())), where)
+        runner.run(window, _Seen(Limits(at_once=1_000, here=0, unsplit=frozenset())), where)

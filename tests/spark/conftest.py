@@ -15,7 +15,7 @@ from pyspark.sql import SparkSession
 from applier.pipeline.schema_changes import apply_to_rows
 from applier.runtime import failpoints
 from applier.runtime.places import Places
-from applier.runtime.tasks.spark import each
+from applier.runtime.tasks.spark import map_in_tasks
 from applier.sink.iceberg.catalog import Catalog
 from applier.sink.iceberg.java import FileTasks
 from applier.sink.write import file_groups
@@ -81,7 +81,7 @@ def in_tasks(spark: SparkSession, lake: Catalog, monkeypatch: pytest.MonkeyPatch
 
         def done(action: str, work: Callable[[Any], Any], parts: Sequence[Any]) -> list[Any]:
             actions.append(action.partition(" table ")[0])
-            return each(spark, action, work, parts)
+            return map_in_tasks(spark, action, work, parts)
 
         monkeypatch.setattr(lake.java, "tasks", FileTasks(done, Places(has_tasks=True, file_bytes=-1)))
         monkeypatch.setattr(file_groups, "GROUP_BYTES", 1000)

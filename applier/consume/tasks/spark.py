@@ -25,11 +25,11 @@ from pyspark.sql import SparkSession
 from applier.changefeed.message import PartitionMessages
 from applier.consume.kafka.java import named
 from applier.consume.kafka.record_by_record import is_out_of_memory
-from applier.consume.source import Blocks, KeepingJob, PieceId, R, StageWork
+from applier.consume.source import Blocks, KeepingPass, PieceId, R, StageWork
 from applier.consume.workers.transport import outcome, settled
 from applier.errors import TransientError
 from applier.runtime.permanent_errors import chain_of
-from applier.runtime.tasks.process import settle
+from applier.runtime.tasks.process import spare_the_next
 
 _FOUND = -1
 """The part whose only piece, the first of a task, is what the task found."""
@@ -74,7 +74,7 @@ class TaskRows:
         """See `KeptRows`."""
         return max(1, self._context.defaultParallelism)
 
-    def run(self, blocks: Blocks, job: KeepingJob[R]) -> tuple[list[R], TaskRows]:
+    def run(self, blocks: Blocks, job: KeepingPass[R]) -> tuple[list[R], TaskRows]:
         """Run a job on the messages of each partition of some blocks.
 
         Returns:
@@ -164,8 +164,8 @@ def is_result_too_large(error: Exception) -> bool:
     return any(cause.kind == "SparkException" and cause.text.startswith(_TOO_LARGE) for cause in chain_of(error))
 
 
-def _kept(job: KeepingJob[R], messages: Iterable[PartitionMessages]) -> Iterator[pa.Buffer]:
-    settle()
+def _kept(job: KeepingPass[R], messages: Iterable[PartitionMessages]) -> Iterator[pa.Buffer]:
+    spare_the_next()
     task = cast("TaskContext", TaskContext.get()).partitionId()
     found = outcome(job, messages)
     parts = [] if isinstance(found, Exception) else job.apart(found, task)
@@ -184,7 +184,7 @@ def _head(*place: int) -> bytes:
 
 
 def _staged(work: StageWork, target: int, pieces: Iterable[bytes]) -> Iterator[tuple[int, Any]]:
-    settle()
+    spare_the_next()
     yield target, work(target, dict(_pieces(pieces)))
 
 

@@ -18,7 +18,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from applier.consume.source import Job
+from applier.consume.source import RowPass
 from applier.consume.workers.transport import CELLS, packed
 
 DONE = b"+"
@@ -38,7 +38,7 @@ def main() -> None:
         sys.exit()  # It is gone.
 
 
-def serve(job: Job[Any], requests: BufferedReader, answers: BufferedWriter) -> None:
+def serve(job: RowPass[Any], requests: BufferedReader, answers: BufferedWriter) -> None:
     """Run a job over the messages that follow it, and answer.
 
     Raises:

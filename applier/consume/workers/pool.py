@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from applier.changefeed.message import MESSAGE_SCHEMA, Messages, PartitionMessages, TopicPartition
 from applier.changefeed.window import Window
-from applier.consume.source import Job, R
+from applier.consume.source import R, RowPass
 from applier.consume.workers.transport import outcome, settled
 from applier.consume.workers.worker import Worker
 
@@ -30,7 +30,7 @@ class WorkerPool:
         """Whether other processes are there."""
         return bool(self._workers)
 
-    def run(self, window: Window, job: Job[R], chunks: Iterator[Messages], *, is_alone: bool = False) -> list[R]:
+    def run(self, window: Window, job: RowPass[R], chunks: Iterator[Messages], *, is_alone: bool = False) -> list[R]:
         """Run a job in each process, over the messages of its partitions; returns what each of them returned.
 
         `chunks` holds the messages of the window; one that `is_alone` takes this process only. See `Runner.run`.

@@ -11,7 +11,7 @@ from typing import Any, TypeAlias, cast
 import pyarrow as pa
 
 from applier.changefeed.message import PartitionMessages, in_rows
-from applier.consume.source import Job, R
+from applier.consume.source import R, RowPass
 from applier.consume.window_size import WindowTooLargeError
 from applier.errors import ApplierError, TransientError
 from applier.runtime.outages import system_of
@@ -26,7 +26,7 @@ _ALIGNED = 64
 """Bytes that Arrow's columns are aligned to."""
 
 
-def outcome(job: Job[R], messages: Iterable[PartitionMessages]) -> Outcome[R]:
+def outcome(job: RowPass[R], messages: Iterable[PartitionMessages]) -> Outcome[R]:
     """Run a job."""
     try:
         return job(messages)
@@ -54,7 +54,7 @@ def settled(outcomes: Iterable[Outcome[R]]) -> list[R]:
     return cast("list[R]", found)
 
 
-def packed(job: Job[R], batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+def packed(job: RowPass[R], batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """Run a job over batches of `MESSAGE_SCHEMA`, and yield its outcome as batches of `CELLS`."""
     messages = chain.from_iterable(map(in_rows, batches))
     streams: list[pickle.PickleBuffer] = []

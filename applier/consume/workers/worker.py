@@ -16,7 +16,7 @@ from typing import Any, cast
 import pyarrow as pa
 
 from applier.changefeed.message import MESSAGE_SCHEMA
-from applier.consume.source import Job
+from applier.consume.source import RowPass
 from applier.consume.workers.main import DONE, FAILED
 from applier.consume.workers.transport import Outcome, unpacked
 from applier.errors import TransientError
@@ -51,7 +51,7 @@ class Worker:
         self._messages: Queue[pa.Table | None] = Queue(_WAITING)
         self._answer: Future[Outcome[Any]] = Future()
 
-    def begin(self, job: Job[Any]) -> None:
+    def begin(self, job: RowPass[Any]) -> None:
         """Begin a job. The one before it must have been finished."""
         self._answer = self._thread.submit(self._exchange, job)
 
@@ -82,7 +82,7 @@ class Worker:
                 pipe.close()
         self._process.wait()
 
-    def _exchange(self, job: Job[Any]) -> Outcome[Any]:
+    def _exchange(self, job: RowPass[Any]) -> Outcome[Any]:
         # A process that ended may have written the reason.
         with suppress(OSError):
             self._send(job)
@@ -96,7 +96,7 @@ class Worker:
         status = self._process.wait()
         raise TransientError(_GONE.format(how=f", by signal {-status}" if status < 0 else ""), _AGAIN)
 
-    def _send(self, job: Job[Any]) -> None:
+    def _send(self, job: RowPass[Any]) -> None:
         pickle.dump(job, self._stdin)
         with pa.ipc.new_stream(self._stdin, MESSAGE_SCHEMA) as writer:
             while (messages := self._messages.get()) is not None:

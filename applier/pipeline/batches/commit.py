@@ -69,7 +69,7 @@ def commit(
         return guarded(item.name, lambda: _committed(targets, item, is_complete=item.name in complete))
 
     def each(work: Callable[[T], R], items: Sequence[T]) -> list[R]:
-        return [work(items[0])] if len(items) == 1 else targets.each(work, items)
+        return [work(items[0])] if len(items) == 1 else targets.side_by_side(work, items)
 
     ready = [item for item in each(prepared, batches) if item is not None] if batches else []
     stager.stage_ahead([item.rows for item in ready])

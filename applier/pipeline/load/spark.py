@@ -16,7 +16,7 @@ from applier.decode.dump.part_reader import PartReader
 from applier.errors import OutsideRefused, ValueRefused
 from applier.pipeline.load.generated import Generated
 from applier.pipeline.load.key_order import KeyRange
-from applier.runtime.tasks.spark import each, reported
+from applier.runtime.tasks.spark import map_in_tasks, reported
 from applier.sink.iceberg.files import DataFile, JavaStorage
 from applier.sink.iceberg.table import Table, storage_for
 from applier.sink.tidb_partitions.expression import Inexact
@@ -109,7 +109,7 @@ def stage_files(
         raise OutsideRefused(what, hint)
     read = [part for file in files for part in parts(file, reader.form, PART_BYTES)]
     task = LoadTask(reader, generated, FileWriter(table.file_layout, storage))
-    outcomes = each(session, f"load rows of table {table}", task, read)
+    outcomes = map_in_tasks(session, f"load rows of table {table}", task, read)
     return Staged(
         [file for outcome in outcomes for file in outcome.files],
         sum(outcome.zero_dates for outcome in outcomes),

@@ -87,7 +87,7 @@ class DecodeTask:
     limits: Limits = field(default_factory=Limits)
 
     def apart(self, found: TaskResult, task: int) -> list[list[pa.Table]]:
-        """See `KeepingJob`."""
+        """See `KeepingPass`."""
         return found.apart(task, self.limits.splits, self.limits.piece_rows or PIECE_ROWS)
 
     def __call__(self, parts: Iterable[PartitionMessages]) -> TaskResult:

@@ -61,7 +61,7 @@ class WindowScanner:
         taken: Shows the order of renames that involve tables not known here.
         ceiling: Commit ts above which nothing is due, however far the watermark is.
         schema_deadline: For schemas that the registry does not know yet.
-        whole: As `Limits.whole`: topics that a window has shown to be such.
+        unsplit: As `Limits.unsplit`: topics that a window has shown to be such.
     """
 
     runner: Runner
@@ -73,7 +73,7 @@ class WindowScanner:
     taken: Taken | None = None
     ceiling: int = NO_WATERMARK
     schema_deadline: Deadline = field(default_factory=Deadline)
-    whole: set[str] = field(default_factory=set)
+    unsplit: set[str] = field(default_factory=set)
 
     @property
     def source(self) -> Source:
@@ -110,10 +110,10 @@ class WindowScanner:
         typed = typed_by((), known.tables) if self.rows_describe else {}
         order = type(self.template.order)(known.applied, known.floors, known.covered, passages(known.passed, ()))
         late = known.late_in(order)
-        self.whole.update(known.topics[name] for name in known.counted & known.topics.keys())
+        self.unsplit.update(known.topics[name] for name in known.counted & known.topics.keys())
         marks = DdlMarks(typed=typed, changed=known.changed if self.rows_describe else {}, late=late)
         limits = replace(
-            limits, whole=frozenset(self.whole), splits=known.splits, piece_rows=self.template.limits.piece_rows
+            limits, unsplit=frozenset(self.unsplit), splits=known.splits, piece_rows=self.template.limits.piece_rows
         )
         job = replace(self.template, order=order, marks=marks, limits=limits)
         found = WindowScan(window, dict(known.resolved), job, ceiling=self.ceiling)
@@ -197,8 +197,8 @@ class WindowScanner:
     def _mend(self, found: WindowScan) -> bool:
         """Let one task read each partition of a topic, where several have read one that they must not; True if so."""
         torn = found.results.misread
-        self.whole.update(torn)
-        found.job = replace(found.job, limits=replace(found.job.limits, whole=frozenset(self.whole)))
+        self.unsplit.update(torn)
+        found.job = replace(found.job, limits=replace(found.job.limits, unsplit=frozenset(self.unsplit)))
         return bool(torn)
 
     def _set_aside(self, found: WindowScan) -> bool:

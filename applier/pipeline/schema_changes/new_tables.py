@@ -47,7 +47,7 @@ class NewTables:
             # Of two tables of one place the second one waits for its turn.
             apart = {self.targets.identifier(item.made.table): item for item in reversed(run) if item.made is not None}
             if is_many := len(run) > 1 and len(apart) > 1:
-                self.targets.each(self._make, [item for item in apart.values() if is_first(item)])
+                self.targets.side_by_side(self._make, [item for item in apart.values() if is_first(item)])
             for item in run:
                 if is_many and self.state.ddl.held is None:
                     self.state.ddl.held = []

@@ -146,7 +146,7 @@ def keep(state: State, targets: TargetTables) -> None:
     new = {name: known for name, known in state.completeness.items() if kept.get(name) is not known}
     new = {name: known for name, known in new.items() if not _is_to_wait(state, name, known)}
     writing = [name for name, known in new.items() if _is_to_say(targets, name, known)]
-    targets.each(lambda name: _say(targets, name, new[name]), writing)
+    targets.side_by_side(lambda name: _say(targets, name, new[name]), writing)
     kept |= new
 
 

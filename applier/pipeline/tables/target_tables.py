@@ -70,7 +70,7 @@ class TargetTables:
         """Where an upstream table goes: a table that is known is spelt as it was when it was made."""
         return self.route.identifier(self.spelt(name) or name)
 
-    def each(self, work: Callable[[_Item], _Result], items: Sequence[_Item]) -> list[_Result]:
+    def side_by_side(self, work: Callable[[_Item], _Result], items: Sequence[_Item]) -> list[_Result]:
         """Do work on several items at a time; what it raises first comes once no other is under way."""
         # One pool for all steps: a new thread is a new connection to the JVM, which costs as much as a commit.
         self._pool = self._pool or ThreadPoolExecutor(self.sink.threads, thread_name_prefix="tables")

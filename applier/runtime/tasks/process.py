@@ -12,7 +12,7 @@ _FIRST_TASKS = 3
 _tasks = 0
 
 
-def settle() -> None:
+def spare_the_next() -> None:
     """Call it in a task whose code is loaded: what was loaded so far is not looked through any more.
 
     Before each task Spark lets Python read the directories of all archives again from which it imported, one for each

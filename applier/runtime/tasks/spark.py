@@ -15,7 +15,7 @@ from pyspark.errors import PySparkException
 
 from applier.errors import ApplierError, TransientError, worst
 from applier.runtime.permanent_errors import SPARK, Cause, chain_of, refusal, told
-from applier.runtime.tasks.process import settle
+from applier.runtime.tasks.process import spare_the_next
 from applier.runtime.tasks.task_error import PYTHON, defect, is_of_code
 
 if TYPE_CHECKING:
@@ -31,7 +31,9 @@ _OF_SYSTEM = tuple(map(os.strerror, (errno.ENOSPC, errno.EDQUOT, errno.EROFS, er
 """What the operating system says of storage: it knows nothing of rows."""
 
 
-def each(session: SparkSession, action: str, work: Callable[[_Part], _Result], parts: Sequence[_Part]) -> list[_Result]:
+def map_in_tasks(
+    session: SparkSession, action: str, work: Callable[[_Part], _Result], parts: Sequence[_Part]
+) -> list[_Result]:
     """Do work on each part in one job; all of them must be picklable.
 
     Args:
@@ -60,7 +62,7 @@ def each(session: SparkSession, action: str, work: Callable[[_Part], _Result], p
 
 
 def _outcome(work: Callable[[_Part], _Result], part: _Part) -> _Result | ApplierError:
-    settle()
+    spare_the_next()
     # Spark tries a task that fails again, and what it says of that may hold rows. An error that is returned ends the
     # job, and one request that a storage does not answer is to end none of hours.
     pauses = iter(_PAUSES)

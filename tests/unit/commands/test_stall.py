@@ -326,7 +326,7 @@ def test_a_window_that_one_process_of_many_could_not_take_is_not_the_longest(*, 
 
     A run up to the ends would stop, as if no longer one could be read.
     """
-    config, targets, scanner = mock.MagicMock(), mock.MagicMock(), mock.MagicMock(whole=set())
+    config, targets, scanner = mock.MagicMock(), mock.MagicMock(), mock.MagicMock(unsplit=set())
     config.source = SimpleNamespace(messages_per_step=1_000, bytes_per_step=1 << 20, engine="auto")
     targets.feed.order = ORDERS["resolved"]
     scanner.scan.side_effect = [

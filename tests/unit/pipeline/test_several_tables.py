@@ -20,8 +20,11 @@ def test_results_come_in_the_order_of_the_items_and_threads_stay() -> None:
     """A thread that is new to the JVM costs it a connection."""
     targets = _targets(2)
 
-    assert targets.each(lambda item: item * item, range(50)) == [item * item for item in range(50)]
-    assert len({thread for _ in range(5) for thread in targets.each(lambda _: threading.get_ident(), range(20))}) <= 2
+    assert targets.side_by_side(lambda item: item * item, range(50)) == [item * item for item in range(50)]
+    assert (
+        len({thread for _ in range(5) for thread in targets.side_by_side(lambda _: threading.get_ident(), range(20))})
+        <= 2
+    )
 
 
 def test_an_error_comes_when_nothing_is_under_way() -> None:
@@ -37,6 +40,6 @@ def test_an_error_comes_when_nothing_is_under_way() -> None:
         done.append(item)
 
     with pytest.raises(TimeoutError):
-        targets.each(work, range(1_000))
+        targets.side_by_side(work, range(1_000))
 
     assert sorted(done) == sorted(item for item in begun if item != 1)

@@ -10,7 +10,7 @@ from py4j.protocol import Py4JJavaError
 
 from applier.errors import ApplierError, TerminalError, TransientError, ValueRefused
 from applier.runtime.tasks import spark
-from applier.runtime.tasks.spark import each, reported
+from applier.runtime.tasks.spark import map_in_tasks, reported
 
 
 class _Failed(Py4JJavaError):  # type: ignore[misc]  # published without types
@@ -73,7 +73,7 @@ def test_what_cannot_pass_comes_first_and_is_not_tried_again(pauses: list[float]
         raise error
 
     with pytest.raises(ValueRefused, match="b") as found:
-        each(_session(), "see", refused, [TransientError("a"), ValueRefused("c"), ValueRefused("b", "hint")])
+        map_in_tasks(_session(), "see", refused, [TransientError("a"), ValueRefused("c"), ValueRefused("b", "hint")])
     assert found.value.hint == "hint"
     assert pauses == [1, 5]
 
@@ -83,7 +83,7 @@ def test_answers_that_are_missing_are_not_taken_for_none() -> None:
     told = SimpleNamespace(map=lambda work: SimpleNamespace(collect=lambda: [1]))
     session: Any = SimpleNamespace(sparkContext=SimpleNamespace(parallelize=lambda parts, count: told))
     with pytest.raises(TransientError, match="gave no answer for a part of the work"):
-        each(session, "load rows", lambda part: part, [1, 2])
+        map_in_tasks(session, "load rows", lambda part: part, [1, 2])
 
 
 def test_an_outage_of_a_moment_ends_no_job(pauses: list[float]) -> None:
@@ -96,7 +96,7 @@ def test_an_outage_of_a_moment_ends_no_job(pauses: list[float]) -> None:
             raise TransientError("the storage does not answer.")
         return part * 10
 
-    assert each(_session(), "see", work, [1, 2, 3]) == [10, 20, 30]
+    assert map_in_tasks(_session(), "see", work, [1, 2, 3]) == [10, 20, 30]
     assert done == [1, 2, 2, 3]
     assert pauses == [1]
-    assert each(_session(), "see", work, []) == []
+    assert map_in_tasks(_session(), "see", work, []) == []

@@ -14,7 +14,7 @@ from applier.changefeed.table import TableName
 from applier.changefeed.types import TypeRules
 from applier.changefeed.window import OffsetRange, Window
 from applier.consume.runner import Ran
-from applier.consume.source import KeepingJob, R
+from applier.consume.source import KeepingPass, R
 from applier.decode.options import DecoderOptions
 from applier.errors import AmbiguousName, DecodeError
 from applier.pipeline.scan.decode_task import DecodeTask
@@ -66,7 +66,7 @@ class MessageSource(InMemory):
             found = dict(by_place(self._rows.slice(span.start, len(span))))
         return found
 
-    def run(self, window: Window, job: KeepingJob[R], where: Where) -> Ran[R]:
+    def run(self, window: Window, job: KeepingPass[R], where: Where) -> Ran[R]:
         """See `Runner`."""
         assert window.ranges, "Spark makes no task of nothing"
         self.passes += 1

@@ -16,7 +16,7 @@ from applier.changefeed.table import TableName
 from applier.changefeed.types import TypeRules
 from applier.changefeed.window import Window
 from applier.consume.runner import Ran
-from applier.consume.source import KeepingJob, R
+from applier.consume.source import KeepingPass, R
 from applier.decode.options import DecoderOptions
 from applier.order.feed_order import ORDERS
 from applier.order.merge import merge
@@ -47,16 +47,16 @@ class Tasks(MessageSource):
         self.messages = messages
         self.tears = 0
 
-    def run(self, window: Window, job: KeepingJob[R], where: Where) -> Ran[R]:
+    def run(self, window: Window, job: KeepingPass[R], where: Where) -> Ran[R]:
         """See `Runner`."""
         del where
         parts = list(self._parts(window, job))
         self.tears += len(parts) - len(window.ranges)
         return Ran([job([part]) for part in parts])
 
-    def _parts(self, window: Window, job: KeepingJob[R]) -> Iterator[PartitionMessages]:
+    def _parts(self, window: Window, job: KeepingPass[R]) -> Iterator[PartitionMessages]:
         for place, rows in self.collect(window).items():
-            size = rows.num_rows if self.messages is None or place.topic in job.limits.whole else self.messages
+            size = rows.num_rows if self.messages is None or place.topic in job.limits.unsplit else self.messages
             for start in range(0, rows.num_rows, size):
                 yield place, rows.slice(start, size)
 
@@ -125,7 +125,7 @@ def test_parts_of_a_partition_are_the_whole(scenario: str, variant: str, monkeyp
     for size in (7, 60):
         torn, scanner = scan(Tasks(scenario, variant, size), variant, *left_out)
         assert torn.results.torn or size > 7
-        assert not scanner.whole
+        assert not scanner.unsplit
         # Rows that begin with NULL do not show the scale of a decimal: a part that begins with them has its own form.
         assert whole.versions.items() <= torn.versions.items()
         assert compared(torn) == {**compared(whole), "versions": torn.versions}
@@ -147,6 +147,6 @@ def test_a_topic_whose_rows_count_in_runs_is_read_whole(variant: str, monkeypatc
     tears = source.tears
     ends = {place: span.end for place, span in source.bounds().items()}
     known = known_at(ends, topics=torn.topics, versions=torn.versions)
-    again = replace(scanner, whole=set()).scan(torn.window, known, Stopwatch(), where=Where.TASKS)
+    again = replace(scanner, unsplit=set()).scan(torn.window, known, Stopwatch(), where=Where.TASKS)
     assert source.tears == tears > 0
     assert not again.results.torn
