@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -53,6 +54,8 @@ class Run:
         beside: What it cost all other tables that one was parked and brought back, where that counts.
         places: What its driver and its executors used, where it has executors.
         failure: Why there is no result; "" for a run that ended well.
+        requests: Requests to the object storage from its start to its exit, where the lake is there, by purpose and
+            kind.
     """
 
     start_seconds: float
@@ -62,6 +65,7 @@ class Run:
     peak_mb: float
     steps: Sequence[Line] = field(default_factory=list)
     failure: str = ""
+    requests: Counter[str] = field(default_factory=Counter)
     freshness: list[float] = field(default_factory=list)
     beside: Beside | None = None
     places: Places | None = None
@@ -96,7 +100,7 @@ def write_config(feed: Feed, lake: Lake, messages_per_step: int | None, spark: M
     lake.folder.mkdir(parents=True, exist_ok=True)
     protocol = _WIRE.get(feed.protocol, feed.protocol)
     # Rows that no applier has written are taken for its table's only where the feed is to go on behind a load.
-    is_loaded = next(lake.folder.rglob("*.parquet"), None) is not None
+    is_loaded = lake.loaded.exists() or next(lake.folder.rglob("*.parquet"), None) is not None
     sections: dict[str, Mapping[str, Any]] = {
         "changefeed": {"name": "bench", "protocol": protocol, "start": "midstream" if is_loaded else "beginning"},
         "source": {} if messages_per_step is None else {"messages_per_step": messages_per_step},

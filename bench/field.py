@@ -21,6 +21,7 @@ from bench.peers import CLUSTER, CLUSTER_SMALL, PEERS
 from bench.report import APPLIER, Entry, Table
 from bench.say import tell
 from bench.scenario import Case, Scenario
+from bench.storage import counts
 from bench.topic import avro
 from bench.topic.encoder import Encoder
 from bench.topic.events import Events, commit_ts, plan
@@ -145,12 +146,13 @@ class Playground:
             self._settle(ready, lakes[APPLIER])
         for name, lake in lakes.items():
             ready.before[name] = lake.footprint(ready.names)
-            log = ready.folder / f"{lake.name}.log"
+            log, asked = ready.folder / f"{lake.name}.log", counts()
             steps = scenario.messages_per_step
             if scenario.live:
                 run = self._run_live(scenario, ready, lake, log)
             else:
                 run = (run_applier if name == APPLIER else PEERS[name].run)(ready.feed, lake, steps, log)
+            run.requests.update(counts() - asked)
             _note(ready, name, run)
             ready.lakes[name] = lake
             outcome = run.failure or f"{run.seconds:.1f} s, {run.cpu_seconds:.1f} CPU s"

@@ -10,6 +10,7 @@ from typing import Any
 
 from pyiceberg.catalog.sql import SqlCatalog
 
+from bench.storage import BUCKET, ENDPOINT, KEYS
 from bench.topic.schema import DATABASE
 
 CORES = int(os.environ.get("BENCH_CORES", "2"))
@@ -72,7 +73,21 @@ class Lake:
     def properties(self) -> dict[str, str]:
         """The catalog's properties, as Iceberg's Java library takes them."""
         uri = f"jdbc:sqlite:{self.folder}/catalog.db"
-        return {"type": "jdbc", "uri": uri, "warehouse": f"{self.folder}/warehouse"}
+        return {"type": "jdbc", "uri": uri, "warehouse": self.warehouse, **self._storage}
+
+    @property
+    def loaded(self) -> Path:
+        """The mark of a lake whose table has rows before the first event."""
+        return self.folder / "loaded"
+
+    @property
+    def warehouse(self) -> str:
+        """Where its files are."""
+        return f"s3://{BUCKET}/{self.folder.parent.parent.name}-{self.name}" if ENDPOINT else f"{self.folder}/warehouse"
+
+    @property
+    def _storage(self) -> dict[str, str]:
+        return {**KEYS, "s3.endpoint": ENDPOINT} if ENDPOINT else {}
 
     @property
     def spark_settings(self) -> dict[str, str]:
@@ -85,7 +100,8 @@ class Lake:
 
     def open(self) -> SqlCatalog:
         """The catalog, through PyIceberg."""
-        return SqlCatalog(self.name, uri=f"sqlite:///{self.folder}/catalog.db", warehouse=f"{self.folder}/warehouse")
+        storage = {key: value for key, value in self._storage.items() if key != "io-impl"}
+        return SqlCatalog(self.name, uri=f"sqlite:///{self.folder}/catalog.db", warehouse=self.warehouse, **storage)
 
     def footprint(self, tables: list[str]) -> Footprint:
         """What lies in tables of the benchmark's database; nothing where they do not exist."""

@@ -38,6 +38,7 @@ def main() -> None:
     rows = spark.read.parquet(str(arguments.rows))
     for folder, _, version in places:
         fill(spark, Lake(Path(folder)).name, version, rows)
+        Lake(Path(folder)).loaded.touch()
     say("done")
     spark.stop()
 

@@ -96,8 +96,21 @@ def _table(table: Table) -> list[str]:
     applied = [entry for entry in table.entries if entry.footprint is not None and not entry.run.failure]
     for entry in applied:
         lines += _stages(entry) + _steps(entry) + _freshness(table, entry) + _beside(entry) + _left(table, entry)
-        lines += _places(entry)
+        lines += _places(entry) + _requests(entry)
     return lines + _shares(table) + _ratios(table) + _outlook(table)
+
+
+def _requests(entry: Entry) -> list[str]:
+    """What a run asked of the object storage, in all and for each commit of a table."""
+    asked, left = entry.run.requests, entry.footprint
+    if not asked or left is None:
+        return []
+    commits, lines = max(1, left.commits), list[str]()
+    for purpose in sorted({key.partition(" ")[0] for key in asked}):
+        kinds = {key.partition(" ")[2]: count for key, count in asked.items() if key.startswith(f"{purpose} ")}
+        shown = ", ".join(f"{kind} {count / commits:.1f}" for kind, count in sorted(kinds.items()))
+        lines.append(f"  {purpose}: {sum(kinds.values()) / commits:.1f} ({shown})")
+    return [f"{entry.name} requests: {asked.total():,}, {asked.total() / commits:.1f} a commit of a table:", *lines]
 
 
 def _cells(table: Table, entry: Entry) -> tuple[str, ...]:

@@ -6,7 +6,9 @@ python -m bench.run [SCENARIO ...] [--quick] [--peers[=merge,flink]] [--events N
 from __future__ import annotations
 
 import argparse
+import os
 import shutil
+import subprocess
 import sys
 import tempfile
 from contextlib import ExitStack
@@ -21,6 +23,7 @@ from bench.peers import PEERS
 from bench.report import render
 from bench.say import tell
 from bench.scenario import resized, scenarios
+from bench.storage import ENDPOINT, slow_s3
 from bench.watching import watched
 from tests.services.kafka import Broker, broker
 from tests.services.registry import Registry, registry_server
@@ -50,6 +53,17 @@ _LOAD, _WATCHING, _IDLE = _OTHERS = "load", "watching", "idle"
 def main() -> None:
     """Run what the arguments name; exit 1 if a contender failed or its table is wrong."""
     arguments = _arguments()
+    sys.exit(_again_on_s3() if arguments.storage == "s3" and not ENDPOINT else _run(arguments))
+
+
+def _again_on_s3() -> int:
+    """Run the same beside an S3 server whose address each process finds in its environment; the exit code."""
+    with slow_s3() as endpoint:
+        command = [sys.executable, "-m", "bench.run", *sys.argv[1:]]
+        return subprocess.run(command, env=os.environ | {"BENCH_S3": endpoint}, check=False).returncode
+
+
+def _run(arguments: argparse.Namespace) -> int:
     known = scenarios(quick=arguments.quick, tables=arguments.tables)
     chosen = arguments.scenario or (_QUICK if arguments.quick else _ORDINARY)
     if unknown := [name for name in chosen if name not in {*known, *_OTHERS}]:
@@ -97,7 +111,7 @@ def main() -> None:
         shutil.rmtree(work, ignore_errors=True)
     if arguments.save:
         _save(arguments.save, "\n".join(parts))
-    sys.exit(0 if well else 1)
+    return 0 if well else 1
 
 
 def _load(folder: Path, arguments: argparse.Namespace) -> tuple[str, bool]:
@@ -121,6 +135,8 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--peers", nargs="?", const="merge,flink", default="", metavar="NAME,NAME", help=others)
     parser.add_argument("--repeat", type=int, default=1, help="runs of each contender, in turns; the median is shown")
     parser.add_argument("--save", metavar="NAME", help="keep the result as bench/results/NAME.txt")
+    storage = "where the lakes are: folders, or an S3 server with ordinary latency, whose requests are counted"
+    parser.add_argument("--storage", choices=("local", "s3"), default="local", help=storage)
     parser.add_argument("--work", type=Path, default=_ROOT / "bench-work", help="folder for data")
     parser.add_argument("--keep", action="store_true", help="leave data and logs in it")
     return parser.parse_args()
