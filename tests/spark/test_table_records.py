@@ -636,3 +636,29 @@ def test_a_control_table_that_is_set_forward_again_goes_on(make: Make, lake: Cat
     world.run()
 
     assert world.status().exit_code == 0
+
+
+def test_a_table_that_a_step_made_and_left_out_since_lacks_rows(make: Make, disasters: Disasters) -> None:
+    """The step died behind its DDL; the next start leaves the table out, and the one after it does not."""
+    world = make()
+    world.create("b")
+    world.resolve()
+    world.run()
+    world.create("a")
+    world.put("a", 1)
+    world.resolve()
+    disasters.crash("ddl-recorded")
+    with pytest.raises(Crash):
+        world.run()
+    disasters.mend()
+    world.put("a", 2)
+    world.resolve()
+
+    world.run(include=["*.*", "!shop.a"])
+    assert not is_true(world, "a")
+    world.put("a", 3)
+    world.resolve()
+    world.run()
+
+    assert not is_true(world, "a") or world.keys("a") == {1, 2, 3}
+    assert "shop.a" in {item.table for item in world.status().tables}

@@ -123,7 +123,8 @@ class DdlApplier:
                 self.state.record([decided(change, group, "refused", placed.what)])
                 raise placed from refusal
             if done:
-                table_records.hold(self.state, self.targets, self._brought(group), known)
+                admits = self._rules.include.admits
+                table_records.hold(self.state, self.targets, self._there(group), known, admits)
             if decision.decision in _MADE:
                 _list(self.targets, group)
             if not done and not verdict.is_given_up:
@@ -133,8 +134,13 @@ class DdlApplier:
                     failpoints.reach("ddl-recorded")
                 _log(decision)
 
-    def _brought(self, group: Sequence[Action]) -> set[TableName]:
-        return {name for action in group for name in (*touches(action), *effect(action).brought)}
+    def _there(self, group: Sequence[Action]) -> set[TableName]:
+        """The tables that a DDL concerns and that are there behind it."""
+        found = set[TableName]()
+        for action in group:
+            done = effect(action)
+            found |= {*touches(action)} - {*done.leaving([*touches(action), *self.state.tables])} | {*done.brought}
+        return found
 
     def is_begun(self, ddl: Ddl) -> bool:
         """True if a step that did not reach its checkpoint came as far as the DDL: the rows below it are in the tables.

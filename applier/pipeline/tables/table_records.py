@@ -6,7 +6,7 @@ true of the rows that are there. What a table says counts where the checkpoint t
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import replace
 
@@ -65,7 +65,11 @@ def _merged(
 
 
 def hold(
-    state: State, targets: TargetTables, names: Iterable[TableName], before: Mapping[TableName, Completeness]
+    state: State,
+    targets: TargetTables,
+    names: Iterable[TableName],
+    before: Mapping[TableName, Completeness],
+    admits: Callable[[TableName], bool],
 ) -> None:
     """Let tables lack what they lack by their own word, behind a DDL that they have already.
 
@@ -74,16 +78,21 @@ def hold(
     Args:
         state: What is known, moved past the DDL; it is changed.
         targets: The tables.
-        names: The tables that have the DDL; those that are gone behind it have what follows.
+        names: The tables that have the DDL, and are there behind it.
         before: What was known before it: a parked table may be due since it said that it is parked.
+        admits: Whether `tables.include` admits a table.
     """
     for name in names:
-        said, record, parked = state.unsaid.get(name), told(targets, name), before.get(name)
-        if record is None or name not in state.completeness:
+        said, record, known = state.unsaid.get(name), told(targets, name), before.get(name)
+        if record is None:
             continue
         own = said.judged if said is not None and said.judged is not None and said.record == record else record.known
-        is_newer = own.is_parked and parked is not None and parked.is_parked
-        _take_worse(state, name, parked if is_newer and parked is not None else own)
+        if own.is_parked and known is not None and known.is_parked:
+            own = known
+        elif not own.is_parked and not admits(name):
+            # A step that died made it, and since then its rows are left out.
+            own = Completeness(Reason(Why.LEFT_OUT), targets.applied_ts(name) or 0)
+        _take_worse(state, name, own)
 
 
 def _take_worse(state: State, name: TableName, own: Completeness) -> None:
