@@ -176,6 +176,35 @@ def test_lost_answer_of_the_catalog(case: Case, monkeypatch: pytest.MonkeyPatch,
     case.check()
 
 
+@pytest.mark.parametrize("version", [2, 3])
+def test_a_commit_that_comes_while_the_next_attempt_is_prepared(
+    spark: SparkSession, lake: Catalog, fresh_name: Name, monkeypatch: pytest.MonkeyPatch, version: int
+) -> None:
+    """The table has the delete files of the first attempt: with others in mind, a file would get a second vector."""
+    case = Case(spark, lake, fresh_name(), format_version=version)
+    real = iceberg.commit
+    held: list[Any] = []
+
+    def commit(table: Table, change: Change, expected: int | None, sending: Callable[[], None]) -> int:
+        if not held and change.deletes:
+            described = iceberg._described(change, expected)
+            held.append(table.java.own.PreparedCommit.prepare(table.handle, None, described))
+            raise CommitFailure("Commit failed", "UncheckedSQLException", "no answer", int(held[0].snapshotId()))
+        if len(held) == 1:  # It is made behind the look that found it was not.
+            held.append(None)
+            held[0].commit()
+        return real(table, change, expected, sending)
+
+    monkeypatch.setattr("applier.sink.commit.committer.commit", commit)
+    before = len(list(case.writer.table.history()))
+
+    for _ in range(5):
+        case.apply()
+        case.check()
+
+    assert len(list(case.writer.table.history())) - before == 5
+
+
 def test_table_that_keeps_moving_is_given_up(case: Case, monkeypatch: pytest.MonkeyPatch) -> None:
     """Attempts are bounded: a table that others commit to all the time ends in an error that may be retried."""
     foreign = f"INSERT INTO {sql_name(case.name)} VALUES (999, 1, 'foreign', null)"

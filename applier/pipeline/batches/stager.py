@@ -253,7 +253,7 @@ class RowsInTasks:
 
     def staged(self, plan: Stage) -> StagedBatch:
         """See `BatchRows`."""
-        if plan is not self.plan:
+        if self.plan is None or plan != replace(self.plan, needs_rows=plan.needs_rows):
             # A share whose rows keep values of those that they replace writes them anew for another head. Beside them
             # the other shares' rows would be lost, as what is written takes the place of all rows of earlier attempts.
             self.plan = replace(plan, needs_rows=True)

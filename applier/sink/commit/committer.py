@@ -52,6 +52,7 @@ class Committer:
     changed: TableMismatch | None = None
     made: int = -1
     _sent: list[int] = field(default_factory=list)
+    _newest: int | None = None
     _is_sent: bool = False
     _failure: Exception | None = None
 
@@ -91,8 +92,11 @@ class Committer:
 
     @property
     def is_late(self) -> bool:
-        """Whether the commit that was made is an earlier attempt that came late, and not what was planned last."""
-        return self.made in self._sent[:-1]
+        """Whether the commit that was made is an earlier attempt that came late, and not what was planned last.
+
+        What was planned last may have no snapshot: an earlier one that comes before it is prepared has it refused.
+        """
+        return self.made in self._sent and self.made != self._newest
 
     @property
     def trusts_new_keys(self) -> bool:
@@ -121,7 +125,7 @@ class Committer:
 
     @contextmanager
     def _attempt(self) -> Iterator[int | None]:
-        self._is_sent, self._failure = False, None
+        self._is_sent, self._failure, self._newest = False, None, None
         # Outside of the block: a read that fails here has planned nothing, and a block that ends cannot begin.
         head, columns = self.head, self.table.schema.id
         try:
@@ -145,6 +149,7 @@ class Committer:
         try:
             self.made = commit(self.table, change, self.head, lambda: failpoints.reach("commit-sent"))
         except CommitFailure as failure:
+            self._newest = failure.snapshot_id
             if failure.snapshot_id is not None:
                 self._sent.append(failure.snapshot_id)
             if not self._is_made_after(failure):

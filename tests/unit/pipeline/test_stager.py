@@ -137,6 +137,24 @@ def test_rows_of_every_share_are_written_again_where_another_writer_was_first(
     assert {row["id"]: row["v"] for row in found}[2] == 20
 
 
+def test_what_was_staged_is_good_for_another_attempt_on_the_same_head(tmp_path: Path) -> None:
+    """A catalog that does not answer at once would cost a job, and leave files, at each attempt."""
+    result = TaskResult(parts={(ACCOUNT, 0): [changed([*range(9)], first=Op.UPDATE, of=version(("id", "bigint")))]})
+    changes = batch(result, kept(result), tmp_path)
+    plan = plan_of(changes)
+    changes.stager.stage_ahead([changes])
+    moved = replace(plan, index=replace(plan.index, snapshot_id=2))
+
+    first, again, other, last = (
+        changes.staged(each)
+        for each in (plan, replace(plan, needs_rows=False), moved, replace(moved, needs_rows=False))
+    )
+
+    assert first is again
+    assert other is last
+    assert first is not other
+
+
 @pytest.mark.parametrize("key", [("id",), None])
 @pytest.mark.parametrize(
     ("kind", "held", "may_part"),

@@ -121,6 +121,28 @@ def test_a_commit_that_comes_late_counts_where_the_next_attempt_cannot_be_planne
     assert planned == [1, 1]
 
 
+@pytest.mark.parametrize(("second", "is_late"), [(None, True), (8, True), (7, False)])
+def test_a_commit_is_late_that_is_not_what_was_planned_last(
+    monkeypatch: pytest.MonkeyPatch, second: int | None, *, is_late: bool
+) -> None:
+    """The next attempt may have no snapshot: it is refused by the one that came, before it is prepared."""
+    table = FakeTable(Snapshot(1, "append", OURS))
+    committer = committer_of(table)
+    numbers = [7, second] if is_late else [second]
+
+    def commit(*_: Any) -> int:
+        number = numbers.pop(0)
+        if not numbers:
+            table.snapshots.insert(0, Snapshot(7, "append", OURS, 1))
+        raise CommitFailure("Commit failed", "ValidationException", "head is 7, not 1", number)
+
+    monkeypatch.setattr(module, "commit", commit)
+
+    _commit(committer)
+
+    assert (committer.made, committer.is_late) == (7, is_late)
+
+
 def test_columns_that_cannot_be_read_end_the_commit_though_the_head_has_moved() -> None:
     """Nothing is planned yet: the step is repeated, as after any other answer that does not come."""
     table = FakeTable(Snapshot(1, "append", OURS))
