@@ -90,6 +90,7 @@ class LostFeed:
             dispatcher=chance.choice(["table", "index-value", "scatter"]),
             twice=chance.choice([0.0, 0.1]),
             resolve=chance.choice([0.3, 0.6]),
+            edges=0.4,
             restart=chance.choice([0.0, 0.05]),
             leaps=not by_offset,
         )
@@ -101,7 +102,7 @@ class LostFeed:
 
     def _spoil(self) -> None:
         chance, lives = self.random, self.lives
-        for kind, record in spoilt.spoil(self.feed, chance, chance.choice([0, 0, 1, 1, 2, 3]), self.claims):
+        for kind, record in spoilt.spoil(self.feed, chance, chance.choice([0, 1, 1, 2, 3, 4]), self.claims):
             item, _ = record["change"]
             self.places.append((TopicPartition(record["topic"], record["partition"]), record["offset"]))
             self.bad.add(lives.at(item.ts)[item.schema.name])
