@@ -72,7 +72,7 @@ _WEIGHTS: Mapping[str, Sequence[int]] = {
     "die": (2, 4, 8),
     "fail": (0, 4, 8),
     "lose": (2, 4, 8),
-    "lose a table": (0, 0, 1, 2),
+    "lose a table": (0, 1, 2),
     "restart": (0, 1, 2),
     "park": (0, 1, 2),
     "resume": (0, 2),
