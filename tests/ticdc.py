@@ -88,6 +88,7 @@ class Habits:
         raw: An UPDATE that changes the key stays one message, instead of a DELETE and an INSERT.
         twice: Chance that a row comes twice in its partition.
         resolve: Chance of a resolved ts between two transactions.
+        edges: Share of those that are the commit ts of a transaction.
         restart: Chance of a restart.
         leaps: A restart may begin at a resolved ts that only an earlier session reached, after a session that was set
             back and stopped before it came there. No TiCDC does that unless an operator moves it.
@@ -103,6 +104,7 @@ class Habits:
     raw: bool = False
     twice: float = 0.0
     resolve: float = 0.3
+    edges: float = 0.0
     restart: float = 0.0
     leaps: bool = True
     topics: bool = False
@@ -166,7 +168,7 @@ class Changefeed:
                 if not item.schema.key:
                     self._unique.append(item)
             if session.ceiling > told and self._random.random() < self.habits.resolve:
-                told = self._random.randint(told + 1, session.ceiling)
+                told = self._next_mark(told, session.ceiling)
                 self._resolve(told)
             known = [ts for ts in self._resolved if self.habits.leaps or ts <= told]
             again = [ts for ts in known[-3:] if self._may_grow or self._is_plain(ts)]
@@ -181,6 +183,14 @@ class Changefeed:
                 return begin
         self._resolve(self.database.ts)
         return None
+
+    def _next_mark(self, told: int, ceiling: int) -> int:
+        """A resolved ts above the last one, and up to the highest that may be sent."""
+        if self.habits.edges and self._random.random() < self.habits.edges:
+            rows = [item.ts for item in self.database.log if isinstance(item, Rows) and told < item.ts <= ceiling]
+            if rows:
+                return self._random.choice(rows)
+        return self._random.randint(told + 1, ceiling)
 
     @property
     def _may_grow(self) -> bool:

@@ -22,6 +22,7 @@ class Elements:
         keyless: Most tables have no key, and restarts send their rows again to other partitions, as the topic grows;
             not in offset order, where a later step takes them for new.
         databases: A database is dropped and made again, often in other letters, and so are tables.
+        partitions: Most tables are partitioned, and exchange partitions with new tables.
     """
 
     letters: bool = False
@@ -33,6 +34,7 @@ class Elements:
     filtered: bool = False
     keyless: bool = False
     databases: bool = False
+    partitions: bool = False
 
     @staticmethod
     def drawn(seed: int, order: str = "resolved") -> Elements:

@@ -171,6 +171,7 @@ class History:
             self._of_partition,
             *[self._rename_several] * (6 if self.elements.renames else 0),
             *[self._rename] * (3 if self.elements.upkeep else 0),
+            *[self._of_partition] * (8 if self.elements.partitions else 0),
             *[self._make_database_again] * (3 if self.elements.databases else 0),
         ]
         self.random.choice(kinds)(name)
@@ -185,7 +186,8 @@ class History:
         types = self.random.choice(self.types), self.random.choice(self.types)
         columns = [Column("id"), *map(Column, ("v", "c"), types)]
         key = [] if self.random.random() < self.keyless else ["id"]
-        bounds = [("p0", KEYS // 2), ("p1", KEYS)] if key and self.random.random() < 0.3 else []
+        share = 0.8 if self.elements.partitions else 0.3
+        bounds = [("p0", KEYS // 2), ("p1", KEYS)] if key and self.random.random() < share else []
         self.database.create(name, columns[: self.random.randint(2, 3)], key, bounds)
 
     def _add_column(self, name: Name) -> None:
@@ -306,7 +308,7 @@ class History:
         if not schema.bounds:
             return
         unused = self._unused(name)
-        if unused and self.random.random() < 0.5:
+        if unused and self.random.random() < (0.8 if self.elements.partitions else 0.5):
             self._exchange(schema, self.random.choice(unused))
         else:
             self.database.truncate_partition(name, self.random.choice(schema.bounds)[0])

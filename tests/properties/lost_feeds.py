@@ -17,6 +17,8 @@ from tests.upstream import Ddl, Name
 from tests.wires import Registry, messages
 
 PROTOCOLS = ("simple", "simple", "simple", "open", "canal-json", "debezium")
+_MORE_NAMES = [Name("shop", "side"), Name("mart", "side")]
+"""For tables that exchange partitions, which all need a name that is free."""
 
 
 @dataclass(slots=True)
@@ -62,6 +64,7 @@ class LostFeed:
             upkeep=chance.random() < 0.5,
             include=chance.random() < 0.5,
             databases=chance.random() < 0.2,
+            partitions=chance.random() < 0.5,
         )
         self.feed = self._sent(elements)
         self.story.append(f"{self.order} {self.protocol} {elements} {self.feed.habits}")
@@ -82,6 +85,8 @@ class LostFeed:
         if self.protocol != "simple":
             history.types, history.keyless = TYPES, 0.0
             history.database.tells_former = self.protocol == "debezium"
+        if elements.partitions:
+            history.names = [*history.names, *_MORE_NAMES]
         history.begin(chance.randint(2, 3))
         history.go_on(self.size)
         history.database.tick()
@@ -90,6 +95,7 @@ class LostFeed:
             dispatcher=chance.choice(["table", "index-value", "scatter"]),
             twice=chance.choice([0.0, 0.1]),
             resolve=chance.choice([0.3, 0.6]),
+            edges=0.4,
             restart=chance.choice([0.0, 0.05]),
             leaps=not by_offset,
         )
@@ -101,7 +107,7 @@ class LostFeed:
 
     def _spoil(self) -> None:
         chance, lives = self.random, self.lives
-        for kind, record in spoilt.spoil(self.feed, chance, chance.choice([0, 0, 1, 1, 2, 3]), self.claims):
+        for kind, record in spoilt.spoil(self.feed, chance, chance.choice([0, 1, 1, 2, 3, 4]), self.claims):
             item, _ = record["change"]
             self.places.append((TopicPartition(record["topic"], record["partition"]), record["offset"]))
             self.bad.add(lives.at(item.ts)[item.schema.name])

@@ -30,7 +30,15 @@ from applier.pipeline.step import Pipeline, Step
 from applier.pipeline.tables import completeness
 from applier.sink.control.control import Control
 from applier.sink.control.rows import Kind, TableRequest, request_rows
-from applier.sink.control.tables import CONTROL_TABLES, DEAD_LETTERS, REQUESTS, SCHEMA_CHANGES, namespace
+from applier.sink.control.tables import (
+    CHECKPOINTS,
+    CONTROL_TABLES,
+    DEAD_LETTERS,
+    REQUESTS,
+    SCHEMA_CHANGES,
+    ControlTable,
+    namespace,
+)
 from applier.watch.report import TableProgress
 from tests.disasters import Crash, Disasters
 from tests.lab import Lab, Memory
@@ -51,10 +59,29 @@ POINTS = (
 )
 """Where a process dies, or fails and tries again: between any two writes."""
 
-_COMMITS = ("table-made", "commit-done", "commit-done", "ddl-applied", "ddl-recorded", "applied", "applied")
+_ONCE = ("decoded", "applied")
+"""Those that a step comes to once: what is to happen at a second time never does."""
+
+_COMMITS = ("commit-done", "commit-done", "ddl-applied", "ddl-recorded", *["applied"] * 4)
 """Those between the rows of a step and its checkpoint."""
 
 _INCLUDES = (("*.*",), ("*.*",), ("*.*",), ("*.*", "!mart.apart*"), ("*.*", "!shop.spare"), ("*.*", "!mart.*"))
+
+_WEIGHTS: Mapping[str, Sequence[int]] = {
+    "nothing": (2, 4),
+    "die": (2, 4, 8),
+    "fail": (0, 4, 8),
+    "lose": (2, 4, 8),
+    "lose a table": (0, 1, 2),
+    "restart": (0, 1, 2),
+    "park": (0, 1, 2),
+    "resume": (0, 2),
+    # What is given up is excused from then on.
+    "give up": (0, 0, 0, 1),
+    "make up": (0, 0, 1),
+    "load": (0, 0, 2),
+}
+"""How often each thing happens in a feed: one that has all of them comes to few that take several of the same."""
 
 _MOST_STEPS = 240
 _MOST_REFUSALS = 3
@@ -108,6 +135,7 @@ class LostState:
     _unheard: set[str] = field(default_factory=set)
     _again: int = 0
     _is_calm: bool = False
+    _weights: Mapping[str, int] = field(default_factory=dict)
     _numbers: count[int] = field(default_factory=count)
     _given_up: bool = False
 
@@ -116,10 +144,14 @@ class LostState:
         found = self._feed = LostFeed(chance, self.size, self.folder)
         feed = found.feed
         self.story += found.story
-        size = chance.choice([5, 15, 60, 1000])
+        size = chance.choice([2, 5, 15, 60, 1000])
         self._lab = Lab(self.spark, f"lost_{self.seed}", feed.database, feed.records, size, found.order)
         self._loads = Loads(found.lives, chance, self.folder)
         self._drop = chance.choice(["keep", "keep", "drop"])
+        self._weights = {kind: chance.choice(weights) for kind, weights in _WEIGHTS.items()}
+        if self._feed.order == "offset":
+            # No resolved ts shows what a table has, nor where an export belongs.
+            self._weights |= {"lose a table": 0, "load": 0}
         self._draw_settings()
 
     @property
@@ -207,7 +239,7 @@ class LostState:
 
     def _ends_now(self) -> Mapping[TopicPartition, int]:
         records = self._lab.records
-        self._sent = min(len(records), self._sent + self._random.choice([0, 3, 6, 12, 30]))
+        self._sent = min(len(records), self._sent + self._random.choice([0, 3, 6, 12, 12]))
         return {place: span.end for place, span in Memory(records[: self._sent]).bounds().items()}
 
     # ---- what happens
@@ -216,27 +248,29 @@ class LostState:
         if self._again:
             self._again -= 1
             if not self._again:
-                self._lose()
+                # Behind another loss, tables alone may know what they lack.
+                self._lose([CHECKPOINTS, CHECKPOINTS, DEAD_LETTERS, *CONTROL_TABLES])
                 return
-        if self._is_bad_next() and self._random.random() < 0.4:
+        if self._is_bad_next() and self._random.random() < 0.6:
             fail = self._random.random() < 0.5
             self._strike(self._fail if fail else self.disasters.crash, _COMMITS)
             return
-        kinds: dict[str, tuple[int, Callable[[], None]]] = {
-            "nothing": (4, lambda: None),
-            "die": (4, lambda: self._strike(self.disasters.crash)),
-            "fail": (4, lambda: self._strike(self._fail)),
-            "lose": (2, self._lose_some),
-            "restart": (1, self._restart),
-            "park": (1, lambda: self._ask("park")),
-            "resume": (2, lambda: self._ask("resume")),
-            "give up": (1, self._give_up),
-            "make up": (1, self._make_up),
-            "load": (2 if self._feed.order == "resolved" else 0, self._load),
+        kinds: dict[str, Callable[[], None]] = {
+            "nothing": lambda: None,
+            "die": lambda: self._strike(self.disasters.crash),
+            "fail": lambda: self._strike(self._fail),
+            "lose": self._lose_some,
+            "lose a table": self._lose_table,
+            "restart": self._restart,
+            "park": lambda: self._ask("park"),
+            "resume": lambda: self._ask("resume"),
+            "give up": self._give_up,
+            "make up": self._make_up,
+            "load": self._load,
         }
-        kind = self._random.choices(list(kinds), [weight for weight, _ in kinds.values()])[0]
+        kind = self._random.choices(list(kinds), [self._weights[kind] for kind in kinds])[0]
         try:
-            kinds[kind][1]()
+            kinds[kind]()
         except Crash as crash:
             self._end(f"died at {crash} of {kind}")
         except TransientError as error:
@@ -256,21 +290,37 @@ class LostState:
 
     def _strike(self, strike: Callable[[str, int], None], points: Sequence[str] = POINTS) -> None:
         point = self._random.choice(points)
-        turn = self._random.choice([1, 1, 2, 3]) if point else self._random.choice([1, 2, 3, 5, 8, 12, 20])
+        turns = [1] if point in _ONCE else [1, 1, 2, 3] if point else [1, 2, 3, 5, 8, 12, 20]
+        turn = self._random.choice(turns)
         self.story.append(f"{strike.__name__.strip('_')} {point} {turn}")
         strike(point, turn)
 
     def _lose_some(self) -> None:
-        self._lose()
+        self._lose([*CONTROL_TABLES, CHECKPOINTS, *[DEAD_LETTERS] * (3 if self._feed.bad else 0)])
         self._again = self._random.choice([0, 0, 1, 2, 4])
+        if self._random.random() < 0.3:
+            self._lose([CHECKPOINTS, CHECKPOINTS, SCHEMA_CHANGES])
 
-    def _lose(self) -> None:
-        """Lose a control table, most times between two runs."""
+    def _lose_table(self) -> None:
+        """Lose a table between two runs, most times together with the checkpoints, which list what it was."""
+        self._stop()
+        there = sorted(self._lab.tables())
+        if not there:
+            return
+        name, how = self._random.choice(there), self._random.choice(["dropped", "restored", "restored", "rolled back"])
+        self.story.append(f"{_short(name)} {how}")
+        LOSSES[how](self._lab.catalog, (self._lab.namespace(name.database), name.table), self._random)
+        if self._random.random() < 0.7:
+            self._lose([CHECKPOINTS], "dropped")
+
+    def _lose(self, kinds: Sequence[ControlTable], how: str = "") -> None:
+        """Lose one of some control tables, most times between two runs."""
         if self._random.random() < 0.8:
             self._stop()
-        kind = self._random.choice([*CONTROL_TABLES, CONTROL_TABLES[0]])
+        kind = self._random.choice(kinds)
         # What is older in these two is not noticed, as docs/runbook.md says.
-        how = self._random.choice(["dropped", "dropped", *([] if kind in (SCHEMA_CHANGES, DEAD_LETTERS) else LOSSES)])
+        ways = [] if kind in (SCHEMA_CHANGES, DEAD_LETTERS) else LOSSES
+        how = how or self._random.choice(["dropped", "dropped", *ways])
         self.story.append(f"{kind.name} {how}{'' if self._follower is None else ' while it runs'}")
         LOSSES[how](self._lab.catalog, (namespace(self._lab.name), kind.name), self._random)
         self._lost = True
@@ -286,7 +336,7 @@ class LostState:
         chance = self._random
         self._settings = {
             "changefeed": {
-                "on_bad_message": chance.choice(["stop", "dead_letter", "dead_letter"]),
+                "on_bad_message": chance.choice(["stop", "dead_letter", "dead_letter", "dead_letter"]),
                 "on_table_error": chance.choice(["park", "park", "park", "stop"]),
                 "claim_check": chance.choice([None, None, str(self.folder)]),
             },
