@@ -138,6 +138,7 @@ class LostState:
     _weights: Mapping[str, int] = field(default_factory=dict)
     _numbers: count[int] = field(default_factory=count)
     _given_up: bool = False
+    _shown_from: int = 0
 
     def __post_init__(self) -> None:
         chance = self._random = random.Random(f"lost state of {self.seed}")
@@ -324,6 +325,9 @@ class LostState:
         self.story.append(f"{kind.name} {how}{'' if self._follower is None else ' while it runs'}")
         LOSSES[how](self._lab.catalog, (namespace(self._lab.name), kind.name), self._random)
         self._lost = True
+        if kind is CHECKPOINTS and self._follower is not None:
+            # `status` shows what it finds, as of then, until this process writes its next one.
+            self._shown_from = self._follower.pipeline.state.checkpoint.step + 1
         if kind is SCHEMA_CHANGES:
             # The audit alone lists tables that were left out since their CREATE TABLE; `status` notes its loss.
             self._unheard.update(rule for rules in self._rules for rule in rules)
@@ -418,7 +422,8 @@ class LostState:
         ts = self._feed.as_of(state.resolved_ts, sum(state.next_offsets.values()))
         self.story.append(f"{state.checkpoint.step} at {ts % 1000}")
         self.disasters.mend()
-        if not ts or state.covered or self._lab.is_between(pipeline, ts):
+        is_set_back = state.checkpoint.step < self._shown_from
+        if not ts or is_set_back or state.covered or self._lab.is_between(pipeline, ts):
             return
         self.looks += 1
         shown = {Name(*line.table.split(".")): line for line in self._lab.status().tables if line.state != "dropped"}
@@ -452,6 +457,8 @@ class LostState:
         """Tables that nothing lists, though the feed shows them and no loss of `schema_changes` hides them."""
         if 0 < pipeline.state.resolved_ts < pipeline.state.reached:
             return  # A step that stopped half-way may know them by their next names.
+        if any("the order of the renames" in known.reason.detail for known in pipeline.state.completeness.values()):
+            return  # The parked tables stand under names that they have within the statement.
         admits = TableFilter(pipeline.config.tables.include).admits
         out = [TableFilter(("*.*", rule)).admits for rule in self._unheard if rule[0] == "!"]
         for name, life in lives.items():
