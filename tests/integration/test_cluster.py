@@ -7,6 +7,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from tests import recordings
 from tests.recovery.process import Applier, once
 from tests.replay import Replay, differences, replay
@@ -27,6 +29,7 @@ def _feed(folder: Path, name: str, cluster: SparkCluster, python: Path, **spark:
     return found
 
 
+@pytest.mark.soak
 def test_two_appliers_share_a_cluster(cluster: SparkCluster, tmp_path: Path) -> None:
     """The package goes along, every cell is right, and an applier that waits for messages holds no executor."""
     python = python_without_applier(tmp_path / "python")

@@ -18,7 +18,11 @@ from tests.properties.test_left_out import DIFFERENCES as OF_SIMPLE
 pytestmark = pytest.mark.slow
 
 SCENARIOS = ("types", "ddl", "pk")
-FRAMED = ("avro-plain", "avro-precise", "avro-string-checksum", "avro-before-value", "debezium-avro")
+FRAMED = [
+    "avro-before-value",
+    "debezium-avro",
+    *(pytest.param(name, marks=pytest.mark.soak) for name in ("avro-plain", "avro-precise", "avro-string-checksum")),
+]
 
 KEY = "The Kafka key alone names the key columns."
 DIGITS = "Avro itself says that a decimal without a scale has no digits behind the point."

@@ -18,6 +18,8 @@ LINE = 20
 """The export is of this line of the recording's states."""
 
 BEGINNING = [
+    # The first one is in `make test`.
+    ("load-committed:3",),
     ("request-done:2", "copy-shown:2"),
     ("load-staged:2", "load-committed", "request-taken:2", "resume-taken-in"),
     ("load-committed:3", "load-committed:2", "commit-sent:2"),
