@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 _FEW = None if "SEED_FROM" in os.environ else 1
-"""`make test` takes one, `make soak` as many as of the others."""
+"""`make test` takes the last one, which is short, and `make soak` as many as of the others."""
 
 
 @pytest.mark.parametrize("seed", SEEDS[::-1][:_FEW])
