@@ -48,6 +48,7 @@ def test_two_appliers_share_a_cluster(cluster: SparkCluster, tmp_path: Path) -> 
     assert [differences(each, recordings.expected("pk")[-1]) for each in (first, second)] == [[], []]
 
 
+@pytest.mark.soak
 def test_nothing_is_touched_before_an_executor_can_work(cluster: SparkCluster, tmp_path: Path) -> None:
     """A Python without packages is a problem of the configuration; where none comes, a stop request ends the wait."""
     python = bare_python(tmp_path / "python")

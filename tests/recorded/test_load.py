@@ -42,7 +42,6 @@ LOST = ("types.t_def:", "types.t_real:")
 Dumpling writes six digits."""
 
 OFTEN = {
-    ("pk", "open", 2, False),
     ("txns", "canal-json-ext", 20, True),
     ("partition", "debezium", 3, False),
     ("midstream", "simple-json-no-bootstrap", 0, True),

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 EVERY_TIME = {
     "types": ("avro-claimcheck", "json-checksum-shanghai", "json-column-selector"),
     "pk": ("avro",),
-    "txns": ("json-ts-dispatch",),
+    "txns": (),
     "ddl": (),
     "partition": ("json",),
     "workload": (),

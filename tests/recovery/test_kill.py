@@ -15,6 +15,7 @@ from tests.replay import differences, replay
 
 RELAYS = [
     # The first one is in `make test`.
+    ("ddl", 250, ("ddl-applied:2",)),
     ("ddl", 250, ("ddl-applied:2", "commit-done:5")),
     ("ddl", 120, ("read:2", "ddl-due:9", "ddl-applied:4", "applied:2")),
     ("ddl", 250, ("decoded:2", "ddl-applied:2", "ddl-recorded:3", "commit-done:5", "data-files-staged:9")),

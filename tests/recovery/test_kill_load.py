@@ -18,8 +18,6 @@ LINE = 20
 """The export is of this line of the recording's states."""
 
 BEGINNING = [
-    # The first one is in `make test`.
-    ("load-committed:3",),
     ("request-done:2", "copy-shown:2"),
     ("load-staged:2", "load-committed", "request-taken:2", "resume-taken-in"),
     ("load-committed:3", "load-committed:2", "commit-sent:2"),
@@ -48,6 +46,7 @@ COMING_BACK = [
 """Points in the run that applies what such tables miss."""
 
 
+@pytest.mark.soak
 @pytest.mark.timeout(900)
 @pytest.mark.parametrize("points", every(BEGINNING, 20), ids="-".join)
 def test_killed_while_a_changefeed_begins(points: tuple[str, ...], tmp_path: Path) -> None:

@@ -192,6 +192,7 @@ def test_a_backfill_leaves_a_wait_for_the_catalog_at_once(number: signal.Signals
         stopped(applier, number)
 
 
+@pytest.mark.soak
 def test_a_second_signal_ends_the_process(tmp_path: Path) -> None:
     """Whoever cannot wait for the step sends the signal again."""
     found = feed(tmp_path)

@@ -17,6 +17,7 @@ from tests.spark.world import Make
 pytestmark = pytest.mark.spark
 
 
+@pytest.mark.soak
 @pytest.mark.parametrize(("then", "now", "left"), few([("ignore", "apply", {1, 2}), ("apply", "ignore", {2})]))
 def test_a_policy_that_changed_does_not_count_for_ddl_that_the_feed_has_passed(
     make: Make, then: str, now: str, left: set[int]

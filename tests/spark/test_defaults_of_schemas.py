@@ -126,15 +126,9 @@ def test_rows_from_before_a_column_have_the_default_that_its_schema_declares(
     assert (found[4]["note"], found[4]["qty"], found[4]["left"]) == ("set", 1, "l")
 
 
-@pytest.mark.parametrize(
-    ("schema", "together"),
-    [
-        pytest.param("amount", True, id="amount-one step"),
-        pytest.param("now", False, id="now-a step each", marks=pytest.mark.soak),
-        pytest.param("amount", False, id="amount-a step each", marks=pytest.mark.soak),
-        pytest.param("now", True, id="now-one step", marks=pytest.mark.soak),
-    ],
-)
+@pytest.mark.soak
+@pytest.mark.parametrize("schema", ["amount", "now"])
+@pytest.mark.parametrize("together", [True, False], ids=["one step", "a step each"])
 def test_a_default_that_no_schema_shows_is_refused(
     together: bool, schema: str, spark: SparkSession, warehouse: Path, tmp_path: Path
 ) -> None:

@@ -102,6 +102,7 @@ def test_a_process_that_dies_among_them_leaves_what_the_next_one_goes_on_with(
     check(world)
 
 
+@pytest.mark.soak
 def test_one_table_that_is_refused_stops_no_other(make: Make) -> None:
     """It is parked alone, and keeps the rows that others wrote; all others are made and recorded."""
     world = begun(make)

@@ -271,6 +271,7 @@ def test_a_table_whose_files_are_shared_keeps_all_of_them(lake: Catalog, fresh_n
     assert upkeep.snapshots == before > 1
 
 
+@pytest.mark.soak
 def test_orphans_of_a_lone_old_table_are_removed(
     spark: SparkSession, lake: Catalog, warehouse: Path, fresh_name: Name, warnings: list[dict[str, Any]]
 ) -> None:

@@ -682,6 +682,7 @@ def test_a_table_that_is_gone_is_parked_and_the_printed_command_rebuilds_it(make
 # ---- requests
 
 
+@pytest.mark.soak
 def test_one_command_parks_and_brings_back_many_tables_at_their_own_places(make: Make) -> None:
     """The feed is read once, and each table joins where it left."""
     world = begun(make, "a", "b", "c")

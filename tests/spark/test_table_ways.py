@@ -20,7 +20,6 @@ ALWAYS = {
     "unmet",
     "letters lost",
     "exchanged",
-    "left out, without a place",
     "renamed out",
     "ddl",
     "filtered",
