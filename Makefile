@@ -44,9 +44,9 @@ test-integration: $(READY) services ## Against Kafka, a schema registry, S3 and,
 test-recovery: $(READY) services ## Every kind of past killed at every point, in processes and in this one; more than an hour
 	@RECOVERY=all $(PYTEST) -m recovery --numprocesses 2 --dist worksteal tests/recovery
 
-test-recorded: $(READY) services ## Every variant of every recorded feed, every case of tests/spark, messages of 250 MB; `make test` draws some
-	@$(PYTEST) -m "soak or not soak" --numprocesses 2 --dist worksteal tests/recorded tests/spark \
-	  tests/properties/test_left_out_avro.py tests/integration/test_large_messages.py
+test-recorded: $(READY) services ## Every variant of every recorded feed, every case of tests/spark and tests/integration, messages of 250 MB; `make test` draws some
+	@$(PYTEST) -m "not network" --numprocesses 2 --dist worksteal tests/recorded tests/spark tests/integration \
+	  tests/properties/test_left_out_avro.py tests/unit/decode tests/unit/pipeline/scan tests/unit/test_cli.py
 
 soak: $(READY) services ## 1,000 schedules never drawn before; SCHEDULES=n for others, SEED_FROM=n for a first seed, SEED=n for one
 	@from=$(or $(SEED_FROM),$$(( $$(date +%s) / 60 * 1000 ))); \

@@ -7,6 +7,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from tests import recordings
 from tests.recovery.process import Applier, once
 from tests.replay import Replay, differences, replay
@@ -27,6 +29,7 @@ def _feed(folder: Path, name: str, cluster: SparkCluster, python: Path, **spark:
     return found
 
 
+@pytest.mark.soak
 def test_two_appliers_share_a_cluster(cluster: SparkCluster, tmp_path: Path) -> None:
     """The package goes along, every cell is right, and an applier that waits for messages holds no executor."""
     python = python_without_applier(tmp_path / "python")
@@ -45,6 +48,7 @@ def test_two_appliers_share_a_cluster(cluster: SparkCluster, tmp_path: Path) -> 
     assert [differences(each, recordings.expected("pk")[-1]) for each in (first, second)] == [[], []]
 
 
+@pytest.mark.soak
 def test_nothing_is_touched_before_an_executor_can_work(cluster: SparkCluster, tmp_path: Path) -> None:
     """A Python without packages is a problem of the configuration; where none comes, a stop request ends the wait."""
     python = bare_python(tmp_path / "python")

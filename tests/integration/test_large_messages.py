@@ -147,7 +147,9 @@ def test_rows_above_the_limit_are_set_aside_and_made_up_for_once_it_is_raised(ka
     assert letters(found) == []
 
 
-@pytest.mark.parametrize("local_bytes", [1 << 40, 0], ids=["collected", "streamed"])
+@pytest.mark.parametrize(
+    "local_bytes", [pytest.param(1 << 40, id="collected", marks=pytest.mark.soak), pytest.param(0, id="streamed")]
+)
 def test_windows_of_large_messages_are_shorter_and_lose_nothing(
     spark: SparkSession,
     kafka: Broker,

@@ -18,7 +18,7 @@ from typing import Any
 import pytest
 import requests
 
-pytestmark = [pytest.mark.kafka, pytest.mark.spark]
+pytestmark = [pytest.mark.kafka, pytest.mark.spark, pytest.mark.soak]
 
 _ROOT = Path(__file__).parents[2]
 

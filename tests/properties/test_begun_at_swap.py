@@ -15,7 +15,7 @@ from tests.properties.test_schedules import SEEDS
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-_FEW = None if "SEED_FROM" in os.environ else 2
+_FEW = None if "SEED_FROM" in os.environ else 1
 
 
 @pytest.mark.parametrize("seed", SEEDS[:_FEW])

@@ -15,11 +15,11 @@ from tests.properties.test_schedules import SEEDS
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-_FEW = None if "SEED_FROM" in os.environ else 2
-"""`make test` takes two, `make soak` as many as of the others."""
+_FEW = None if "SEED_FROM" in os.environ else 1
+"""`make test` takes the last one, which is short, and `make soak` as many as of the others."""
 
 
-@pytest.mark.parametrize("seed", SEEDS[:_FEW])
+@pytest.mark.parametrize("seed", SEEDS[::-1][:_FEW])
 def test_every_table_that_is_called_true_is_the_database(
     seed: int, spark: SparkSession, disasters: Disasters, tmp_path: Path
 ) -> None:

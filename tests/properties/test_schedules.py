@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 _SEED = os.environ.get("SEED")
 _FROM = int(os.environ.get("SEED_FROM") or 0)
-SEEDS = [int(_SEED)] if _SEED else range(_FROM, _FROM + int(os.environ.get("SCHEDULES") or 4))
+SEEDS = [int(_SEED)] if _SEED else range(_FROM, _FROM + int(os.environ.get("SCHEDULES") or 2))
 _EACH_BY_OFFSET = 1 if _SEED else 5
 
 

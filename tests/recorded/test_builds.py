@@ -19,7 +19,7 @@ from tests.replay import doubted
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-EVERY_TIME = {("T-v7.5.7/ddl", "simple-avro"), ("T-v8.5.3/types", "debezium-plain")}
+EVERY_TIME = {("T-v8.5.3/types", "debezium-plain")}
 """What `make test` runs; `make test-recorded` runs all."""
 
 PROTOCOLS = ("simple", "open", "canal-json", "avro", "debezium")

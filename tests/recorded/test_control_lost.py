@@ -64,6 +64,7 @@ def test_lost_checkpoints_cost_a_replay_and_no_row(
         assert pipeline.state.checkpoint.epoch == 3
 
 
+@pytest.mark.soak
 def test_lost_checkpoints_cost_no_row_in_offset_order_either(
     spark: SparkSession, lake: dict[str, str], tmp_path: Path
 ) -> None:
@@ -123,6 +124,7 @@ def test_tables_dropped_or_replaced_between_two_runs_are_refused(
     assert [line for line in problems if not line.startswith("bank.accounts:")] == []
 
 
+@pytest.mark.soak
 def test_maintenance_and_a_rollback_between_two_runs(spark: SparkSession, lake: dict[str, str], tmp_path: Path) -> None:
     """Compaction and the expiry of the very snapshots that the checkpoint names are survived; a rollback is refused."""
     found = replay("txns", "simple-json", lake, tmp_path, "simple", name="maintained", on_table_error="stop")

@@ -15,8 +15,11 @@ from tests.replay import differences, replay
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+EVERY_TIME = {("types", "simple-json-handlekey-snappy"), ("txns", "canal-json-handlekey")}
+"""What `make test` runs; `make test-recorded` runs all."""
+
 CASES = [
-    (scenario, variant)
+    pytest.param(scenario, variant, marks=() if (scenario, variant) in EVERY_TIME else pytest.mark.soak)
     for scenario in recordings.scenarios()
     for variant in recordings.variants(scenario)
     if "handlekey" in variant

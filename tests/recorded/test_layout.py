@@ -61,7 +61,7 @@ def created(scenario: str) -> list[TableVersion]:
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    "scenario", ["txns", *(pytest.param(each, marks=pytest.mark.soak) for each in ("types", "partition", "pk"))]
+    "scenario", ["pk", *(pytest.param(each, marks=pytest.mark.soak) for each in ("types", "partition", "txns"))]
 )
 def test_partitioned_tables_are_equal_at_every_recorded_resolved_ts(
     scenario: str, spark: SparkSession, lake: dict[str, str], tmp_path: Path

@@ -33,7 +33,7 @@ LEFT_OPEN = {"open": "mid.evt", "canal-json": "mid.evt", "debezium": "mid.acct"}
 """Loaded tables that rows alone do not describe: Open and Canal-JSON name no members of an ENUM, and Debezium sends
 decimals as doubles, which the DDL of the table alone show."""
 
-EVERY_TIME = ("simple-json", "open", "canal-json-ext", "avro-precise", "avro-string-checksum", "debezium")
+EVERY_TIME = ("simple-json", "simple-avro-on-demand", "canal-json-ext", "avro-precise", "debezium")
 """What `make test` runs; `make test-recorded` runs every variant."""
 
 UNDESCRIBED = ("simple-json-no-bootstrap", "debezium-noschema", "canal-json", "avro-plain", "debezium-plain")
@@ -60,7 +60,14 @@ def load(found: Replay, state: dict[str, object], without: str = "") -> None:
         table.append(pa.Table.from_pylist(rows, schema=schema))
 
 
-@pytest.mark.parametrize("variant", [variant for variant in VARIANTS if "no-bootstrap" not in variant])
+@pytest.mark.parametrize(
+    "variant",
+    [
+        pytest.param(variant, marks=() if variant in EVERY_TIME else pytest.mark.soak)
+        for variant in VARIANTS
+        if "no-bootstrap" not in variant
+    ],
+)
 def test_equal_at_every_recorded_resolved_ts(
     variant: str, spark: SparkSession, lake: dict[str, str], tmp_path: Path
 ) -> None:
@@ -152,8 +159,15 @@ def test_a_window_with_ddl_of_loaded_tables_leaves_them_equal_and_live(
         assert differences(found, last) == []
 
 
-@pytest.mark.parametrize("start", ["beginning", "midstream"])
-@pytest.mark.parametrize("variant", ["debezium", "debezium-no-old-value"])
+@pytest.mark.parametrize(
+    ("variant", "start"),
+    [
+        ("debezium", "midstream"),
+        ("debezium-no-old-value", "beginning"),
+        pytest.param("debezium", "beginning", marks=pytest.mark.soak),
+        pytest.param("debezium-no-old-value", "midstream", marks=pytest.mark.soak),
+    ],
+)
 def test_rows_from_before_the_first_ddl_of_a_table_keep_every_digit(
     variant: str, start: str, spark: SparkSession, lake: dict[str, str], tmp_path: Path
 ) -> None:
@@ -172,7 +186,9 @@ def test_rows_from_before_the_first_ddl_of_a_table_keep_every_digit(
         assert set(rows) <= set(expected.bag(expected.rows(state["tables"][text]))), text
 
 
-@pytest.mark.parametrize(("protocol", "variant"), [("open", "open"), ("canal-json", "canal-json-ext")])
+@pytest.mark.parametrize(
+    ("protocol", "variant"), [("open", "open"), pytest.param("canal-json", "canal-json-ext", marks=pytest.mark.soak)]
+)
 def test_a_loaded_table_supplies_what_rows_leave_open(
     protocol: str, variant: str, spark: SparkSession, lake: dict[str, str], tmp_path: Path
 ) -> None:

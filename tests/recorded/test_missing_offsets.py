@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 
-@pytest.mark.parametrize("local_bytes", [1 << 30, 0], ids=["driver", "tasks"])
+@pytest.mark.parametrize("local_bytes", [pytest.param(1 << 30, marks=pytest.mark.soak), 0], ids=["driver", "tasks"])
 def test_offsets_without_a_message_are_refused_or_counted(
     local_bytes: int, spark: SparkSession, lake: dict[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

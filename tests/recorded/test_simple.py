@@ -20,12 +20,15 @@ if TYPE_CHECKING:
 EVERY_TIME = {
     "types": ("avro-claimcheck", "json-checksum-shanghai", "json-column-selector"),
     "pk": ("avro",),
-    "txns": ("json-ts-dispatch",),
-    "ddl": ("json-topic-per-table",),
+    "txns": (),
+    "ddl": (),
     "partition": ("json",),
-    "workload": ("json",),
+    "workload": (),
 }
-"""What `make test` runs of these scenarios; `make test-recorded` runs all. Forms of rows are in `types`."""
+"""What `make test` runs of these scenarios; `make test-recorded` runs all. Forms of rows are in `types`.
+
+`ddl` is among `test_protocols`, and comes with a topic for each table from a real broker.
+"""
 
 
 def cases() -> Iterator[ParameterSet]:

@@ -18,10 +18,18 @@ if TYPE_CHECKING:
 GENERATED = TableName("types", "t_gen")
 
 
-@pytest.mark.parametrize(("setting", "is_there"), [("omit", False), ("null", True)])
 @pytest.mark.parametrize(
-    ("protocol", "variant"),
-    [("simple", "simple-json"), ("open", "open"), ("avro", "avro-before-value"), ("debezium", "debezium")],
+    ("protocol", "variant", "setting", "is_there"),
+    [
+        ("simple", "simple-json", "omit", False),
+        ("open", "open", "null", True),
+        ("avro", "avro-before-value", "omit", False),
+        ("debezium", "debezium", "null", True),
+        pytest.param("simple", "simple-json", "null", True, marks=pytest.mark.soak),
+        pytest.param("open", "open", "omit", False, marks=pytest.mark.soak),
+        pytest.param("avro", "avro-before-value", "null", True, marks=pytest.mark.soak),
+        pytest.param("debezium", "debezium", "omit", False, marks=pytest.mark.soak),
+    ],
 )
 def test_a_virtual_column_is_left_out_or_null(
     protocol: str,

@@ -26,7 +26,8 @@ OF_THE_PROCESS = ("now", "lag_seconds", "steps", "explanation", "max_lag_seconds
 @pytest.mark.parametrize(
     ("scenario", "variant", "messages"),
     [
-        ("ddl", "simple-json", 40),
+        ("partition", "open", 40),
+        pytest.param("ddl", "simple-json", 40, marks=pytest.mark.soak),
         pytest.param("ddl", "simple-json", 10, marks=pytest.mark.soak),
         pytest.param("workload", "canal-json-ext", 150, marks=pytest.mark.soak),
         pytest.param("partition", "open", 10, marks=pytest.mark.soak),

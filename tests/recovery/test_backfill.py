@@ -41,6 +41,7 @@ def backfill(config: Mapping[str, Any], folder: Path, *options: str, kill_at: st
     return done.returncode, done.stdout.decode()
 
 
+@pytest.mark.soak
 @pytest.mark.timeout(900)
 def test_a_repair_that_is_killed_goes_on(tmp_path: Path) -> None:
     """Until it is shown readers see nothing of it, and at the end every cell is what SQL showed."""

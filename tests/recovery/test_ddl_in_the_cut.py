@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from itertools import product
 from typing import TYPE_CHECKING
 
 import pytest
 
 from tests.disasters import Crash, Disasters
 from tests.lab import Lab, run
+from tests.recovery.extent import every
 from tests.ticdc import Changefeed, Habits
 from tests.upstream import Column, Database, Name
 
@@ -25,8 +27,7 @@ _CHANGES: dict[str, Callable[[Database], int]] = {
 }
 
 
-@pytest.mark.parametrize("change", _CHANGES)
-@pytest.mark.parametrize("point", ["ddl-applied", "ddl-recorded"])
+@pytest.mark.parametrize(("change", "point"), every([*product(_CHANGES, ("ddl-applied", "ddl-recorded"))], 3))
 def test_the_cut_shows_a_ddl_that_a_step_before_a_crash_made(
     change: str, point: str, spark: SparkSession, disasters: Disasters
 ) -> None:

@@ -8,6 +8,8 @@ import json
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from tests import recordings
 from tests.recovery.process import Applier, once
 from tests.replay import Replay, differences, replay
@@ -56,6 +58,7 @@ def test_configuration_error_is_exit_2(tmp_path: Path) -> None:
     assert "changefeed.protocl: unknown key, did you mean protocol?" in refused.everything
 
 
+@pytest.mark.soak
 def test_second_applier_is_refused_until_the_first_is_gone(tmp_path: Path) -> None:
     """Who holds the changefeed, since when, and the ways out are in one sentence; one that has ended holds nothing."""
     config: dict[str, Any] = _feed("pk", tmp_path).raw

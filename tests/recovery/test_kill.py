@@ -14,6 +14,9 @@ from tests.recovery.snapshots import faults_of, heads
 from tests.replay import differences, replay
 
 RELAYS = [
+    # The first one is in `make test`.
+    ("ddl", 250, ("ddl-applied:2",)),
+    ("ddl", 250, ("ddl-applied:2", "commit-done:5")),
     ("ddl", 120, ("read:2", "ddl-due:9", "ddl-applied:4", "applied:2")),
     ("ddl", 250, ("decoded:2", "ddl-applied:2", "ddl-recorded:3", "commit-done:5", "data-files-staged:9")),
     ("txns", 350, ("decoded:2", "table-ensured:3", "data-files-staged:2", "commit-sent:4", "applied:2")),

@@ -46,6 +46,7 @@ COMING_BACK = [
 """Points in the run that applies what such tables miss."""
 
 
+@pytest.mark.soak
 @pytest.mark.timeout(900)
 @pytest.mark.parametrize("points", every(BEGINNING, 20), ids="-".join)
 def test_killed_while_a_changefeed_begins(points: tuple[str, ...], tmp_path: Path) -> None:

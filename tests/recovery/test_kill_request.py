@@ -12,6 +12,7 @@ from tests.recovery.process import Applier
 from tests.replay import replay
 
 
+@pytest.mark.soak
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize("point", every(["request-taken", "request-done"], 2))
 def test_a_command_waits_for_the_next_run(point: str, tmp_path: Path) -> None:

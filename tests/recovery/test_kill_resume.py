@@ -38,6 +38,7 @@ RELAYS = [
 """Points one after the other: each process goes on where the last died."""
 
 
+@pytest.mark.soak
 @pytest.mark.timeout(900)
 @pytest.mark.parametrize("points", every(RELAYS, 30), ids="-".join)
 def test_killed_while_tables_come_back(points: tuple[str, ...], tmp_path: Path) -> None:

@@ -11,12 +11,13 @@ from applier.errors import TransientError
 from tests.disasters import Disasters
 from tests.lab import database, run
 from tests.recovery.cases import CASES
+from tests.recovery.extent import every
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 
-@pytest.mark.parametrize("point", ["data-files-staged", "commit-done", "ddl-due", "applied"])
+@pytest.mark.parametrize("point", every(["commit-done", "ddl-due", "data-files-staged", "applied"], 4))
 def test_step_is_tried_again_once_the_catalog_answers(point: str, spark: SparkSession, disasters: Disasters) -> None:
     """The step fails with an error that may be tried again, and the same applier goes on where it was."""
     lab = CASES["inserts"].lab(spark, f"locked_{point}".replace("-", "_"))

@@ -48,7 +48,7 @@ def _twice(records: Sequence[Record]) -> list[Record]:
     return [*records, *({**record, "offset": record["offset"] + count[record["partition"]]} for record in records)]
 
 
-@pytest.mark.parametrize("partitions", [1, 2])
+@pytest.mark.parametrize("partitions", [1, pytest.param(2, marks=pytest.mark.soak)])
 @pytest.mark.parametrize("change", DDL)
 def test_rows_of_before_a_ddl_do_not_undo_it(change: str, partitions: int, spark: SparkSession) -> None:
     """Wherever steps end in what comes again, each leaves the tables as the database is."""

@@ -99,6 +99,7 @@ def test_the_step_under_way_is_finished_first(number: signal.Signals, tmp_path: 
     assert differences(found, recordings.expected("pk")[-1]) == []
 
 
+@pytest.mark.soak
 @pytest.mark.parametrize("number", INT_FIRST)
 def test_an_idle_run_stops(number: signal.Signals, tmp_path: Path) -> None:
     """A signal while nothing comes ends the run with exit 0."""
@@ -109,8 +110,9 @@ def test_an_idle_run_stops(number: signal.Signals, tmp_path: Path) -> None:
     stopped(applier, number)
 
 
+@pytest.mark.soak
 @pytest.mark.parametrize("number", TERM_FIRST)
-@pytest.mark.parametrize("config", [without_kafka, pytest.param(without_registry, marks=pytest.mark.soak)])
+@pytest.mark.parametrize("config", [without_kafka, without_registry])
 def test_a_wait_for_an_outside_system_is_left_at_once(
     config: Callable[[Path], dict[str, Any]], number: signal.Signals, tmp_path: Path
 ) -> None:
@@ -190,6 +192,7 @@ def test_a_backfill_leaves_a_wait_for_the_catalog_at_once(number: signal.Signals
         stopped(applier, number)
 
 
+@pytest.mark.soak
 def test_a_second_signal_ends_the_process(tmp_path: Path) -> None:
     """Whoever cannot wait for the step sends the signal again."""
     found = feed(tmp_path)

@@ -24,6 +24,7 @@ from applier.errors import RangeRefused
 from applier.pipeline.jobs.copies import namespace
 from applier.runtime import failpoints
 from applier.sink.iceberg.catalog import Catalog
+from tests.few import few
 from tests.recovery.snapshots import heads
 from tests.replay import Replay, differences, plain, replay
 from tests.spark.test_backfill import states, text
@@ -143,7 +144,7 @@ def test_a_branch_is_built_compared_and_shown(spark: SparkSession, properties: d
         assert catalog.list((namespace(found.raw["changefeed"]["name"]),)) == []
 
 
-@pytest.mark.parametrize("key", [("id",), ()], ids=["by key", "whole rows"])
+@pytest.mark.parametrize("key", [pytest.param(("id",), marks=pytest.mark.soak), ()], ids=["by key", "whole rows"])
 def test_more_rows_differ_than_are_held(
     key: tuple[str, ...],
     spark: SparkSession,
@@ -172,7 +173,8 @@ def test_more_rows_differ_than_are_held(
     assert (replace(lots, keys=()), sorted(lots.keys)) == (replace(whole, keys=()), sorted(whole.keys))
 
 
-@pytest.mark.parametrize("variant", [pytest.param("simple-json", marks=pytest.mark.soak), "canal-json-ext"])
+@pytest.mark.soak
+@pytest.mark.parametrize("variant", ["simple-json", "canal-json-ext"])
 def test_a_repair_brings_back_a_table_through_its_ddl(
     variant: str, spark: SparkSession, properties: dict[str, str], tmp_path: Path
 ) -> None:
@@ -213,14 +215,16 @@ def test_a_feed_in_offset_order_is_repaired_from_after_its_ddl(
     assert difference.only_branch == difference.rows_branch > 0
 
 
+@pytest.mark.soak
 @pytest.mark.parametrize(
     "point",
     [
         "copy-shown",
-        *(
-            pytest.param(point, marks=pytest.mark.soak)
-            for point in ("", "data-files-staged", "range-built", "resume-shown", "resume-done")
-        ),
+        "",
+        "data-files-staged",
+        "range-built",
+        "resume-shown",
+        "resume-done",
     ],
 )
 def test_a_table_that_is_gone_is_made_anew(
@@ -266,6 +270,7 @@ def test_a_table_that_is_gone_is_not_made_of_a_part(
         assert catalog.load(found.identifier(ACCOUNTS)) is None
 
 
+@pytest.mark.soak
 def test_rows_before_a_ddl_are_refused_unless_the_table_is_made_in_the_range(
     spark: SparkSession, properties: dict[str, str], tmp_path: Path
 ) -> None:
@@ -293,7 +298,7 @@ def test_rows_before_a_ddl_are_refused_unless_the_table_is_made_in_the_range(
 
 @pytest.mark.parametrize(
     ("point", "turn"),
-    [pytest.param("data-files-staged", 3, marks=pytest.mark.soak), ("applied", 2), ("range-built", 1)],
+    few([("applied", 2), ("data-files-staged", 3), ("range-built", 1)]),
 )
 def test_a_repair_that_was_killed_goes_on(
     point: str, turn: int, spark: SparkSession, properties: dict[str, str], tmp_path: Path

@@ -8,6 +8,7 @@ import pytest
 
 from applier.commands.follower import Follower
 from applier.runtime import failpoints
+from tests.few import few
 from tests.spark.test_resume import begun, values
 from tests.spark.world import Make, World
 
@@ -30,11 +31,13 @@ def go_on(world: World) -> None:
 
 @pytest.mark.parametrize(
     "changes",
-    [
-        ["DROP COLUMN v", "ADD COLUMN v STRING"],
-        ["DROP COLUMN v"],
-        ["RENAME COLUMN v TO x", "ADD COLUMN v STRING"],
-    ],
+    few(
+        [
+            ["DROP COLUMN v", "ADD COLUMN v STRING"],
+            ["DROP COLUMN v"],
+            ["RENAME COLUMN v TO x", "ADD COLUMN v STRING"],
+        ]
+    ),
     ids=["made anew", "dropped", "renamed"],
 )
 def test_a_column_that_others_changed_parks_its_table_and_the_printed_command_rebuilds_it(
@@ -59,6 +62,7 @@ def test_a_column_that_others_changed_parks_its_table_and_the_printed_command_re
     assert world.status().exit_code == 0
 
 
+@pytest.mark.soak
 def test_columns_that_others_give_each_others_names_park_their_table(make: Make) -> None:
     """Rows would have the values of the other column; given their names back, they go on at the next start."""
     world = begun(make, "b")
@@ -96,6 +100,7 @@ def test_a_column_that_others_make_anew_while_the_applier_runs_parks_its_table(m
     assert (world.table("a").state, world.in_cut()) == ("parked", {"b"})
 
 
+@pytest.mark.soak
 def test_a_statement_that_comes_behind_a_change_of_others_does_not_hide_it(
     make: Make, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -117,7 +122,7 @@ def test_a_statement_that_comes_behind_a_change_of_others_does_not_hide_it(
     assert (world.table("a").state, world.in_cut()) == ("parked", {"b"})
 
 
-@pytest.mark.parametrize("point", ["commit-sent", "commit-done", "ddl-applied", "ddl-recorded"])
+@pytest.mark.parametrize("point", few(["ddl-applied", "commit-sent", "commit-done", "ddl-recorded"]))
 def test_columns_that_upstream_drops_and_adds_again_are_no_damage(
     make: Make, monkeypatch: pytest.MonkeyPatch, point: str
 ) -> None:
@@ -151,6 +156,7 @@ def test_columns_that_upstream_drops_and_adds_again_are_no_damage(
     assert [row["v"] for row in values(world, "a")][:2] == ["new", "new"]
 
 
+@pytest.mark.soak
 def test_columns_that_a_user_gives_a_table_for_a_skipped_ddl_are_its_own_once_it_is_adopted(make: Make) -> None:
     """The way out of `status` is walked; afterwards a change of them counts, and one of a column of others does not."""
     world = begun(make, "b")

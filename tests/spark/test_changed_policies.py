@@ -10,13 +10,15 @@ import pytest
 from applier.changefeed.completeness import Why, incomplete
 from applier.changefeed.table import TableName
 from applier.config.settings import Policy
+from tests.few import few
 from tests.spark.ddl_applier import Applier, Crash, Row, Start
 from tests.spark.world import Make
 
 pytestmark = pytest.mark.spark
 
 
-@pytest.mark.parametrize(("then", "now", "left"), [("ignore", "apply", {1, 2}), ("apply", "ignore", {2})])
+@pytest.mark.soak
+@pytest.mark.parametrize(("then", "now", "left"), few([("ignore", "apply", {1, 2}), ("apply", "ignore", {2})]))
 def test_a_policy_that_changed_does_not_count_for_ddl_that_the_feed_has_passed(
     make: Make, then: str, now: str, left: set[int]
 ) -> None:
@@ -73,12 +75,15 @@ def outcome(applier: Applier) -> tuple[dict[str, list[Row]], dict[str, Why], set
 
 @pytest.mark.parametrize(
     ("point", "then", "now", "sql"),
-    [
-        ("ddl-applied", "apply", "ignore", "DROP TABLE a, b"),
-        ("ddl-applied", "apply", "stop", "RENAME TABLE a TO c, b TO a"),
-        ("ddl-recorded", "ignore", "apply", "TRUNCATE TABLE a"),
-        ("ddl-recorded", "apply", "ignore", "RENAME TABLE a TO c, b TO a"),
-    ],
+    few(
+        [
+            ("ddl-applied", "apply", "ignore", "DROP TABLE a, b"),
+            ("ddl-recorded", "ignore", "apply", "TRUNCATE TABLE a"),
+            ("ddl-applied", "apply", "stop", "RENAME TABLE a TO c, b TO a"),
+            ("ddl-recorded", "apply", "ignore", "RENAME TABLE a TO c, b TO a"),
+        ],
+        2,
+    ),
 )
 def test_a_policy_that_changed_does_not_count_for_ddl_that_a_failed_step_made(
     start: Start, crash: Callable[[str], None], point: str, then: Policy, now: Policy, sql: str

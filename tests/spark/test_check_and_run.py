@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from tests.few import few
 from tests.spark.feeds import read
 from tests.spark.world import Make, World
 
@@ -26,7 +27,7 @@ _COLUMNS = (
     "varchar(9) default 'x'",
     "int as (id + 1) virtual",
 )
-SEEDS = [1, 2, 3, 4, *(pytest.param(seed, marks=pytest.mark.soak) for seed in range(5, 40))]
+SEEDS = few(range(1, 40), 2)
 
 
 def drawn(chance: random.Random) -> tuple[dict[str, dict[str, Any]], str]:

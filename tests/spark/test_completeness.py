@@ -14,6 +14,7 @@ from applier.commands.adopt import adopt
 from applier.errors import EXPORT, ConfigError, TableIncomplete, TableMismatch, TerminalError
 from applier.pipeline.state import State
 from applier.sink.iceberg.catalog import Catalog
+from tests.few import few
 from tests.spark.test_paths import export
 from tests.spark.world import KINDS, Make, World
 
@@ -142,6 +143,7 @@ def test_a_table_that_was_left_out_is_not_taken_for_whole(make: Make) -> None:
     assert world.keys("a") == {2, 3, 4, 5}
 
 
+@pytest.mark.soak
 def test_an_incomplete_table_that_was_left_out_is_incomplete_again(make: Make) -> None:
     """What it lacked before it was left out, it lacks afterwards, with rows in between and without."""
     world = make()
@@ -177,6 +179,7 @@ def test_a_table_that_was_left_out_while_nothing_came_is_whole(make: Make) -> No
     assert world.keys("a") == {1, 2}
 
 
+@pytest.mark.soak
 def test_a_name_that_a_parked_table_had_is_free_for_a_new_one(make: Make) -> None:
     """A DROP ends the parked table, and of the new one every row is there, also in the same window."""
     world = make()
@@ -220,6 +223,7 @@ def test_a_table_that_is_taken_in_late_is_read_from_its_create(make: Make) -> No
     assert world.keys("b") == {2, 3}
 
 
+@pytest.mark.soak
 def test_a_table_that_is_renamed_out_of_the_included_names_is_not_whole(make: Make) -> None:
     """Its Iceberg table is dropped, so it lacks its rows when `tables.include` admits its new name later."""
     world = make()
@@ -376,7 +380,7 @@ def test_a_step_that_failed_leaves_the_state_of_tables_as_it_was(make: Make, mon
     assert world.in_cut() == {"a"}
 
 
-@pytest.mark.parametrize("op", ["UPDATE", "DELETE"])
+@pytest.mark.parametrize("op", few(["DELETE", "UPDATE"]))
 def test_a_change_of_a_row_that_a_live_table_lacks_stops_the_feed(make: Make, op: str) -> None:
     """An update and a delete of a row that no INSERT brought show that the feed left rows out: nothing is committed."""
     world = make(on_table_error="stop")
@@ -396,7 +400,7 @@ def test_a_change_of_a_row_that_a_live_table_lacks_stops_the_feed(make: Make, op
     assert sorted(world.rows("a")) == [1, 2]
 
 
-@pytest.mark.parametrize("op", ["UPDATE", "DELETE"])
+@pytest.mark.parametrize("op", few(["UPDATE", "DELETE"]))
 def test_a_change_of_a_row_that_a_live_table_lacks_parks_it(make: Make, op: str) -> None:
     """Readers keep its last true snapshot; read again from its CREATE TABLE, as no hint says, it comes no further."""
     world = make()

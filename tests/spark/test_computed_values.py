@@ -17,6 +17,7 @@ from pyspark.sql import SparkSession
 from applier.commands.status.command import status
 from applier.config import settings
 from applier.pipeline.build import assembled
+from tests.few import few
 from tests.handmade import DATABASE, KEY, TS, Canal, Change, Message, Simple, quoted
 from tests.spark.feeds import read
 
@@ -121,7 +122,7 @@ def archive(folder: Path, feed: Sequence[Message]) -> str:
     return str(path)
 
 
-@pytest.mark.parametrize(("protocol", "format_version"), [("canal-json", 2), ("simple", 3)])
+@pytest.mark.parametrize(("protocol", "format_version"), few([("canal-json", 2), ("simple", 3)]))
 def test_rows_hold_what_tidb_stores_for_their_ddl(
     protocol: str,
     format_version: int,

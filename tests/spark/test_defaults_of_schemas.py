@@ -15,6 +15,7 @@ from applier.decode.avro.decoder import AvroDecoder
 from applier.errors import SchemaChangeRefused
 from applier.pipeline.build import assembled
 from applier.pipeline.scan import decode_task, scanner
+from tests.few import few
 from tests.spark.feeds import read
 from tests.spark.test_undated import archive
 from tests.unit.decode.avro_messages import ID, Schemas, column, record
@@ -112,7 +113,7 @@ def applied(
     return name
 
 
-@pytest.mark.parametrize("together", [True, False], ids=["one step", "a step each"])
+@pytest.mark.parametrize("together", few([False, True]), ids=["a step each", "one step"])
 def test_rows_from_before_a_column_have_the_default_that_its_schema_declares(
     together: bool, spark: SparkSession, warehouse: Path, tmp_path: Path
 ) -> None:
@@ -125,15 +126,9 @@ def test_rows_from_before_a_column_have_the_default_that_its_schema_declares(
     assert (found[4]["note"], found[4]["qty"], found[4]["left"]) == ("set", 1, "l")
 
 
-@pytest.mark.parametrize(
-    ("schema", "together"),
-    [
-        pytest.param("amount", True, id="amount-one step"),
-        pytest.param("now", False, id="now-a step each"),
-        pytest.param("amount", False, id="amount-a step each", marks=pytest.mark.soak),
-        pytest.param("now", True, id="now-one step", marks=pytest.mark.soak),
-    ],
-)
+@pytest.mark.soak
+@pytest.mark.parametrize("schema", ["amount", "now"])
+@pytest.mark.parametrize("together", [True, False], ids=["one step", "a step each"])
 def test_a_default_that_no_schema_shows_is_refused(
     together: bool, schema: str, spark: SparkSession, warehouse: Path, tmp_path: Path
 ) -> None:
@@ -152,7 +147,7 @@ def test_a_default_that_no_schema_shows_is_refused(
     assert [found["id"] for found in rows if found[column_name] is None] == [1]
 
 
-@pytest.mark.parametrize("order", ["the old rows first", "the new rows first"])
+@pytest.mark.parametrize("order", few(["the old rows first", "the new rows first"]))
 def test_a_table_that_returns_to_a_former_schema_gets_its_column_back(
     order: str, spark: SparkSession, warehouse: Path, tmp_path: Path
 ) -> None:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from tests.few import few
 from tests.lab import Lab, run
 from tests.ticdc import Changefeed, Habits
 from tests.upstream import Column, Database, Name
@@ -25,7 +26,7 @@ _LEAVES: dict[str, Callable[[Database], int]] = {
 }
 
 
-@pytest.mark.parametrize("leaves", _LEAVES)
+@pytest.mark.parametrize("leaves", few(_LEAVES))
 def test_a_table_that_is_described_again_under_the_name_that_it_left_is_not_made_again(
     leaves: str, spark: SparkSession
 ) -> None:

@@ -119,6 +119,7 @@ def feed(make: Make) -> Iterator[tuple[World, AvroFeed]]:
         yield made, AvroFeed(made, registry)
 
 
+@pytest.mark.soak
 def test_a_stop_for_a_rebuilt_registry_is_seen_and_its_way_out_can_be_gone(
     feed: tuple[World, AvroFeed], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -168,6 +169,7 @@ def _rows(world: World, database: str, table: str = "t") -> dict[int, str]:
     return {row["id"]: row["v"] for row in read(world.spark, (f"{world.name}__{database}", table)).to_pylist()}
 
 
+@pytest.mark.soak
 def test_twins_in_avro_that_are_parked_come_back_as_the_reason_says(
     feed: tuple[World, AvroFeed], tmp_path: Path
 ) -> None:

@@ -113,6 +113,7 @@ def test_an_ignored_truncate_makes_no_incomplete_table_whole(spark: SparkSession
     assert _rows(lab) == [(1, "new"), (2, "old")]
 
 
+@pytest.mark.soak
 def test_a_table_that_was_left_out_takes_the_policies_of_the_run_that_brings_it_back(spark: SparkSession) -> None:
     """It is read from its CREATE TABLE, and a TRUNCATE in that range is ignored as one that comes now."""
     feed, ends = _again("truncate")

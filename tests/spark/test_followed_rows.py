@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from tests.few import few
 from tests.spark.ddl_applier import Crash
 from tests.spark.feeds import read
 from tests.spark.world import START, Make, World
@@ -53,12 +54,15 @@ def rows(world: World) -> list[dict[str, Any]]:
 
 @pytest.mark.parametrize(
     ("before", "after"),
-    [
-        ({"id": "int", "v": "int", "b": "int"}, {"id": "int", "v": "int"}),
-        ({"id": "int", "v": "int"}, {"id": "int", "v": "bigint"}),
-        ({"id": "int", "v": "bigint"}, {"id": "int", "v": "bigint unsigned"}),
-        ({"id": "int", "v": "int"}, {"id": "bigint", "v": "int"}),
-    ],
+    few(
+        [
+            ({"id": "int", "v": "int", "b": "int"}, {"id": "int", "v": "int"}),
+            ({"id": "int", "v": "int"}, {"id": "int", "v": "bigint"}),
+            ({"id": "int", "v": "bigint"}, {"id": "int", "v": "bigint unsigned"}),
+            ({"id": "int", "v": "int"}, {"id": "bigint", "v": "int"}),
+        ],
+        2,
+    ),
     ids=["drop", "widen", "unsigned", "widen the key"],
 )
 def test_what_rows_changed_is_not_changed_again_behind_a_crash(

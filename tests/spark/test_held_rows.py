@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from applier.errors import TableMismatch
+from tests.few import few
 from tests.spark.feeds import read
 from tests.spark.test_completeness import loaded
 from tests.spark.world import Make, World
@@ -29,7 +30,7 @@ def parked(make: Make) -> World:
 
 
 @pytest.mark.parametrize(
-    ("way", "command"), [("TRUNCATE TABLE", "resume --tables shop.a"), ("DROP TABLE", "run --once")]
+    ("way", "command"), few([("TRUNCATE TABLE", "resume --tables shop.a"), ("DROP TABLE", "run --once")])
 )
 def test_a_table_that_holds_rows_is_parked_until_it_is_emptied(make: Make, way: str, command: str) -> None:
     """An attempt mixes nothing; emptied or dropped, a command as printed brings the rows of the feed alone."""
@@ -94,6 +95,7 @@ def test_an_empty_table_is_adopted(make: Make) -> None:
     assert (world.table("a").state, world.keys("a")) == ("in step", {1})
 
 
+@pytest.mark.soak
 def test_a_changefeed_that_was_forgotten_begins_again_on_no_tables(make: Make) -> None:
     """The steps of docs/operations.md: its tables stay as they are until they are dropped, also past an ALTER."""
     world = make()
@@ -115,7 +117,7 @@ def test_a_changefeed_that_was_forgotten_begins_again_on_no_tables(make: Make) -
     assert (world.table("a").state, world.keys("a")) == ("in step", {1, 2, 3})
 
 
-@pytest.mark.parametrize("order", ["resolved", "offset"])
+@pytest.mark.parametrize("order", few(["resolved", "offset"]))
 def test_a_table_whose_drop_was_ignored_leaves_its_rows_to_no_other(make: Make, order: str) -> None:
     """The table that upstream makes under its name has none of them; they are kept beside it."""
     world = make(order=order)

@@ -11,6 +11,7 @@ import pytest
 from applier.commands.load.command import load
 from applier.pipeline.tables import loads
 from applier.sink.iceberg.catalog import Catalog
+from tests.few import few
 from tests.spark.ddl_applier import Crash
 from tests.spark.test_paths import export
 from tests.spark.world import Make, World
@@ -26,7 +27,7 @@ def _let_files_go(world: World) -> None:
     world.spark.sql(f"{call}.expire_snapshots(table => '{table}', older_than => TIMESTAMP '{then}', retain_last => 1)")
 
 
-@pytest.mark.parametrize("runs", [False, True])
+@pytest.mark.parametrize("runs", few([True, False]))
 def test_a_load_that_was_killed_as_it_ended_is_not_handed_over_again(
     runs: bool, make: Make, tmp_path: Path, crash: Callable[[str], None]
 ) -> None:

@@ -17,6 +17,7 @@ from applier.pipeline.step import Pipeline
 from applier.pipeline.tables.loads import place_of
 from applier.sink.control.rows import Kind, TableRequest
 from applier.sink.iceberg.location import OWN_LOCATION
+from tests.few import few
 from tests.lab import Lab
 from tests.properties.life_loads import Loads, OpenLoad
 from tests.properties.lives import Lives
@@ -40,7 +41,7 @@ def _loaded(pipeline: Pipeline, loads: Loads, load: OpenLoad) -> None:
     assert not loads.bulk(pipeline, load)
 
 
-@pytest.mark.parametrize("fields", [["bucket(2, id)"], []], ids=["some", "none"])
+@pytest.mark.parametrize("fields", few([["bucket(2, id)"], []]), ids=["some", "none"])
 def test_rows_that_were_loaded_into_other_partition_fields_are_refused(
     fields: list[str], spark: SparkSession, tmp_path: Path
 ) -> None:

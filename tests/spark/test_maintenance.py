@@ -26,6 +26,7 @@ from applier.sink.iceberg.table import Table
 from applier.sink.upkeep import ORPHANS_REMOVED_AT, Thresholds, Upkeep
 from applier.sink.write import merge
 from applier.sink.write.table_writer import TableWriter
+from tests.few import few
 from tests.replay import differences, ends_at, replay
 from tests.spark.feeds import KINDS, Feed, read, sql_name
 from tests.spark.writes import apply
@@ -100,8 +101,11 @@ def case(spark: SparkSession, lake: Catalog, fresh_name: Name) -> Case:
     return Case(spark, lake, fresh_name())
 
 
+_BY_KEY = [("k0", "bucket[2]")]
+
+
 @pytest.mark.parametrize("is_far", [False, True])
-@pytest.mark.parametrize(("version", "partition"), [(2, [("k0", "bucket[2]")]), (3, [("k0", "bucket[2]")]), (3, [])])
+@pytest.mark.parametrize(("version", "partition"), few([(3, _BY_KEY), (2, _BY_KEY), (3, [])]))
 def test_compaction_keeps_rows_and_stamp(
     spark: SparkSession, lake: Catalog, fresh_name: Name, version: int, partition: Any, is_far: bool
 ) -> None:
@@ -124,7 +128,7 @@ def test_compaction_keeps_rows_and_stamp(
     assert not case.writer._committer.is_foreign
 
 
-@pytest.mark.parametrize("version", [2, 3])
+@pytest.mark.parametrize("version", few([3, 2]))
 def test_tasks_merge_files_as_the_driver_does(
     spark: SparkSession, lake: Catalog, fresh_name: Name, in_tasks: Callable[[], list[str]], version: int
 ) -> None:
@@ -407,6 +411,7 @@ def test_orphans_are_removed_once_they_are_old(case: Case) -> None:
     assert ORPHANS_REMOVED_AT not in case.writer.known.extra
 
 
+@pytest.mark.soak
 def test_tables_under_maintenance_equal_the_recording(spark: SparkSession, warehouse: Path, tmp_path: Path) -> None:
     """With maintenance between all steps, every table is what SQL showed at each resolved ts, and so is each cut."""
     lake = {"type": "jdbc", "uri": f"jdbc:sqlite:{warehouse}/catalog.db", "warehouse": f"{warehouse}/tables"}

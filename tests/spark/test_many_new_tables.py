@@ -11,6 +11,7 @@ from applier.commands.follower import Follower
 from applier.pipeline.step import Pipeline
 from applier.sink.control.control import Control
 from applier.sink.control.tables import SCHEMA_CHANGES, TABLE_VERSIONS
+from tests.few import few
 from tests.spark.ddl_applier import Crash
 from tests.spark.world import Make, World
 
@@ -80,7 +81,7 @@ def test_the_statements_of_many_tables_are_recorded_in_one_commit(make: Make) ->
     check(world)
 
 
-@pytest.mark.parametrize("point", ["table-made", "ddl-applied", "ddl-recorded"])
+@pytest.mark.parametrize("point", few(["ddl-applied", "table-made", "ddl-recorded"]))
 def test_a_process_that_dies_among_them_leaves_what_the_next_one_goes_on_with(
     make: Make, crash: Callable[[str], None], point: str
 ) -> None:
@@ -101,6 +102,7 @@ def test_a_process_that_dies_among_them_leaves_what_the_next_one_goes_on_with(
     check(world)
 
 
+@pytest.mark.soak
 def test_one_table_that_is_refused_stops_no_other(make: Make) -> None:
     """It is parked alone, and keeps the rows that others wrote; all others are made and recorded."""
     world = begun(make)

@@ -16,6 +16,7 @@ from applier.changefeed.table import TableName
 from applier.config import settings
 from applier.errors import TableIncomplete
 from applier.pipeline.build import assembled
+from tests.few import few
 from tests.handmade import DATABASE, KEY, TS, Canal, Change, Debezium, Message, Open, Row, Simple, Wire, quoted
 from tests.spark.feeds import read
 
@@ -110,7 +111,7 @@ def make(spark: SparkSession, warehouse: Path, tmp_path: Path, fresh_name: Calla
     return lambda protocol: Feed(spark, lake, tmp_path, "_".join(fresh_name()), protocol)
 
 
-@pytest.mark.parametrize("protocol", WIRES)
+@pytest.mark.parametrize("protocol", few(WIRES, 2))
 def test_new_rows_beside_changed_ones_are_no_missing_rows(make: Make, protocol: str) -> None:
     """Rows that come, change, go, and come and go within one step: nothing is missing, and the table stays live."""
     feed = make(protocol)
@@ -120,7 +121,9 @@ def test_new_rows_beside_changed_ones_are_no_missing_rows(make: Make, protocol: 
     assert feed.apply([insert(2), update(4), delete(3), insert(3)]) == (0, "live")
 
 
-@pytest.mark.parametrize("change", [update(9), delete(9)], ids=["update", "delete"])
+@pytest.mark.parametrize(
+    "change", [update(9), pytest.param(delete(9), marks=pytest.mark.soak)], ids=["update", "delete"]
+)
 @pytest.mark.parametrize("protocol", WIRES)
 def test_a_change_of_a_row_that_must_be_there_is_counted(make: Make, protocol: str, change: Change) -> None:
     """A delete and an update with its old row show that the row was there, also beside rows that may be new."""
@@ -134,7 +137,7 @@ def test_a_change_of_a_row_that_must_be_there_is_counted(make: Make, protocol: s
     assert found == (1, "incomplete")
 
 
-@pytest.mark.parametrize("incomplete", ["allow", "refuse"])
+@pytest.mark.parametrize("incomplete", few(["refuse", "allow"]))
 @pytest.mark.parametrize("protocol", WIRES)
 def test_a_change_of_a_row_that_must_be_there_parks_the_table(make: Make, protocol: str, incomplete: str) -> None:
     """Nothing of the step is committed to it, whatever becomes of tables that are not whole."""

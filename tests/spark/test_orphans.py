@@ -20,6 +20,7 @@ from applier.sink.iceberg.location import OWN_LOCATION
 from applier.sink.iceberg.orphans import Neighbours
 from applier.sink.upkeep import Thresholds, Upkeep
 from applier.sink.write.table_writer import TableWriter
+from tests.few import few
 from tests.spark.ddl_applier import Applier, Start
 from tests.spark.feeds import Feed, read, sql_name
 from tests.spark.writes import apply
@@ -73,16 +74,18 @@ def aged(writer: TableWriter, file: str = "data/left.parquet") -> Path:
 
 @pytest.mark.parametrize(
     "statements",
-    [
-        ["RENAME TABLE a TO b", "CREATE TABLE a (id INT PRIMARY KEY, v VARCHAR(9))"],
-        ["DROP TABLE a", "CREATE TABLE a (id INT PRIMARY KEY, v VARCHAR(9))"],
+    few(
         [
-            "CREATE TABLE _a_gho (id INT PRIMARY KEY, v VARCHAR(9))",
-            "RENAME TABLE a TO _a_del",
-            "RENAME TABLE _a_gho TO a",
-        ],
-    ],
-    ids=["rename-create", "drop-create", "online-schema-change"],
+            [
+                "CREATE TABLE _a_gho (id INT PRIMARY KEY, v VARCHAR(9))",
+                "RENAME TABLE a TO _a_del",
+                "RENAME TABLE _a_gho TO a",
+            ],
+            ["RENAME TABLE a TO b", "CREATE TABLE a (id INT PRIMARY KEY, v VARCHAR(9))"],
+            ["DROP TABLE a", "CREATE TABLE a (id INT PRIMARY KEY, v VARCHAR(9))"],
+        ]
+    ),
+    ids=["online-schema-change", "rename-create", "drop-create"],
 )
 def test_a_table_that_takes_a_name_shares_no_folder_with_the_one_that_had_it(
     start: Start, statements: list[str]
@@ -184,6 +187,7 @@ def test_metadata_that_cannot_be_read_may_be_another_table(
     assert "cannot be read" in warnings[0]["because"]
 
 
+@pytest.mark.soak
 def test_a_table_with_its_metadata_elsewhere_keeps_its_data(
     spark: SparkSession, lake: Catalog, warehouse: Path, fresh_name: Name, warnings: list[dict[str, Any]]
 ) -> None:
@@ -203,6 +207,7 @@ def test_a_table_with_its_metadata_elsewhere_keeps_its_data(
     assert f"table {'.'.join(beside)} keeps files there" in warnings[0]["because"]
 
 
+@pytest.mark.soak
 def test_files_that_a_moved_table_left_behind_stay(
     spark: SparkSession, lake: Catalog, warehouse: Path, fresh_name: Name, warnings: list[dict[str, Any]]
 ) -> None:
@@ -228,6 +233,7 @@ def test_files_that_a_moved_table_left_behind_stay(
     assert f"table {'.'.join(moved)} keeps files there" in warnings[1]["because"]
 
 
+@pytest.mark.soak
 def test_a_table_registered_under_a_second_name_keeps_its_files(
     spark: SparkSession, lake: Catalog, fresh_name: Name, warnings: list[dict[str, Any]]
 ) -> None:
@@ -265,6 +271,7 @@ def test_a_table_whose_files_are_shared_keeps_all_of_them(lake: Catalog, fresh_n
     assert upkeep.snapshots == before > 1
 
 
+@pytest.mark.soak
 def test_orphans_of_a_lone_old_table_are_removed(
     spark: SparkSession, lake: Catalog, warehouse: Path, fresh_name: Name, warnings: list[dict[str, Any]]
 ) -> None:
@@ -296,6 +303,7 @@ def test_a_clock_that_runs_ahead_makes_no_file_old(lake: Catalog, fresh_name: Na
     assert [old.exists(), young.exists()] == [False, True]
 
 
+@pytest.mark.soak
 def test_a_catalog_that_decides_on_locations_gets_its_way(spark: SparkSession, tmp_path: Path) -> None:
     """A catalog that takes no location creates its tables where it wants them, and the rows are there."""
     spark.conf.set("spark.sql.catalog.paths", "org.apache.iceberg.spark.SparkCatalog")

@@ -219,6 +219,7 @@ def test_lost_metadata_is_named(case: Case, lake: Catalog) -> None:
     assert case.name not in lake.list(case.name[:-1])
 
 
+@pytest.mark.soak
 def test_a_locked_catalog_is_waited_for(case: Case, warehouse: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Somebody holds the catalog's database: the commit is tried again, and made once the lock is gone."""
     lock = sqlite3.connect(warehouse / "catalog.db", isolation_level=None)

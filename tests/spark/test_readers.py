@@ -48,7 +48,9 @@ def shown(spark: SparkSession, warehouse: Path) -> Mapping[tuple[int, str], Show
     }
 
 
-@pytest.mark.parametrize("reader", BLOCKS)
+@pytest.mark.parametrize(
+    "reader", [pytest.param(name, marks=pytest.mark.soak if name.startswith("polars") else ()) for name in BLOCKS]
+)
 def test_an_engine_reads_what_the_matrix_says(
     reader: str, shown: Mapping[tuple[int, str], Shown], spark: SparkSession, warehouse: Path, tmp_path: Path
 ) -> None:

@@ -10,13 +10,14 @@ from applier.errors import SchemaChangeRefused
 from applier.pipeline.schema_changes import apply_to_rows
 from applier.pipeline.tables.ddl_stamp import DROPPED_AT
 from applier.sink.iceberg.catalog import Catalog
+from tests.few import few
 from tests.spark.ddl_applier import Crash, Start, partitioned
 
 pytestmark = pytest.mark.spark
 
 
 @pytest.mark.parametrize("statement", ["FLASHBACK TABLE p", "RECOVER TABLE p", "FLASHBACK TABLE p TO q"])
-@pytest.mark.parametrize("restart", [False, True])
+@pytest.mark.parametrize("restart", few([True, False]))
 def test_a_dropped_table_comes_back(start: Start, statement: str, restart: bool) -> None:
     """With the rows that it had, under its name or another, and goes on from there."""
     applier = start()
@@ -72,7 +73,7 @@ def test_a_table_comes_back_after_a_crash_before_its_new_name(start: Start, monk
     assert applier.lake.load((applier.database, "p")) is None
 
 
-@pytest.mark.parametrize("crashes", [False, True])
+@pytest.mark.parametrize("crashes", few([True, False]))
 def test_truncated_rows_come_back_under_another_name(
     start: Start, monkeypatch: pytest.MonkeyPatch, crashes: bool
 ) -> None:
@@ -96,7 +97,7 @@ def test_truncated_rows_come_back_under_another_name(
     assert applier.rows("p") == [(5, "new")]
 
 
-@pytest.mark.parametrize("restart", [False, True])
+@pytest.mark.parametrize("restart", few([True, False]))
 def test_truncated_rows_come_back_where_no_message_describes_them(start: Start, restart: bool) -> None:
     """The columns are those that the table had before the TRUNCATE, and a RENAME finds the table."""
     applier = start()

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from applier.commands.follower import Follower
+from tests.few import few
 from tests.spark.world import Make, World
 from tests.unit.decode.dump import dumpling
 
@@ -61,7 +62,7 @@ def test_each_parks_its_table_alone(make: Make) -> None:
     assert (world.table("z").state, world.keys("z")) == ("in step", {1, 2})
 
 
-@pytest.mark.parametrize("policy", ["park", "stop"])
+@pytest.mark.parametrize("policy", few(["stop", "park"]))
 def test_the_printed_command_lets_the_statement_pass(policy: str, make: Make) -> None:
     """With `stop` the run ends and prints it; with `park` the table waits for it, and the next start goes on."""
     world: World = make()
@@ -89,6 +90,7 @@ def test_the_printed_command_lets_the_statement_pass(policy: str, make: Make) ->
     assert world.table("a").state == "in step"
 
 
+@pytest.mark.soak
 def test_a_table_that_the_first_step_of_all_parks_in_offset_order_comes_back(make: Make) -> None:
     """Its place has the offsets at which that step began, as no checkpoint had any: a job would never come to it."""
     world: World = make(order="offset")
@@ -124,6 +126,7 @@ RELOADED = {
 """By table how it is made, what is done to it, and what the reason says."""
 
 
+@pytest.mark.soak
 def test_a_load_brings_back_what_is_not_computed(make: Make, tmp_path: Path) -> None:
     """Each statement parks its table at the rows below it; an export from behind it makes all of them complete."""
     world: World = make()
@@ -166,7 +169,7 @@ def test_a_load_brings_back_what_is_not_computed(make: Make, tmp_path: Path) -> 
     assert world.rows("c") == new
 
 
-@pytest.mark.parametrize("policy", ["park", "stop"])
+@pytest.mark.parametrize("policy", few(["stop", "park"]))
 def test_a_way_past_a_ddl_is_printed_only_where_it_leads_on(policy: str, make: Make) -> None:
     """A table that nothing is known of waits in front of no statement: only a run that ends can pass it."""
     world: World = make()
@@ -193,7 +196,7 @@ def test_a_way_past_a_ddl_is_printed_only_where_it_leads_on(policy: str, make: M
     assert (world.table("z").state, world.keys("z")) == ("in step", {1, 2})
 
 
-@pytest.mark.parametrize("steps", [1, 2])
+@pytest.mark.parametrize("steps", few([1, 2]))
 def test_a_database_that_comes_back_parks_its_tables_alone(steps: int, make: Make) -> None:
     """No message holds their rows; a table that takes the name of one afterwards is another table."""
     world: World = make()
@@ -223,6 +226,7 @@ def test_a_database_that_comes_back_parks_its_tables_alone(steps: int, make: Mak
     assert world.table("b").state == "parked"
 
 
+@pytest.mark.soak
 def test_a_forgotten_table_in_the_way_of_a_rename_is_named_where_it_is_refused(make: Make) -> None:
     """What the refusal says makes way for the table, and the next start goes on."""
     world: World = make()

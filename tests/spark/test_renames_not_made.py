@@ -11,6 +11,7 @@ from tests.spark.world import Make
 pytestmark = pytest.mark.spark
 
 
+@pytest.mark.soak
 def test_a_table_whose_rename_was_ignored_is_loaded_by_the_printed_command(make: Make) -> None:
     """The feed cannot build it under its new name: a resume is refused at once, where it went on without an end."""
     world = begun(make, "a", "b")

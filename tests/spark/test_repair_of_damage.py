@@ -7,6 +7,7 @@ import re
 import pytest
 
 from applier.runtime import failpoints
+from tests.few import few
 from tests.spark.world import Make, World
 
 pytestmark = pytest.mark.spark
@@ -52,7 +53,7 @@ def test_a_truncate_that_was_ignored_empties_no_keyless_table(make: Make) -> Non
     assert feed.spark.sql(f"SELECT * FROM {name(feed, 'k')}").count() == 1
 
 
-@pytest.mark.parametrize("order", ["resolved_ts", "offset"])
+@pytest.mark.parametrize("order", few(["offset", "resolved_ts"]))
 def test_offsets_behind_what_a_table_shows_that_was_set_back_are_refused(make: Make, order: str) -> None:
     """The rows between would be lost; the bound that is named brings all of them back."""
     feed = make(order="offset") if order == "offset" else make()
@@ -75,6 +76,7 @@ def test_offsets_behind_what_a_table_shows_that_was_set_back_are_refused(make: M
     assert feed.table("a").state == "in step"
 
 
+@pytest.mark.soak
 def test_a_table_that_was_set_back_behind_a_truncate_takes_it_again(make: Make) -> None:
     """The rows up to the TRUNCATE carry its commit ts already."""
     feed = make()
@@ -120,7 +122,7 @@ def test_a_message_that_cannot_be_read_again_leaves_its_table_in_doubt(
     assert feed.in_cut() == set()
 
 
-@pytest.mark.parametrize("tables", ["", " --tables shop.A", " --tables shop.b"])
+@pytest.mark.parametrize("tables", few([" --tables shop.b", "", " --tables shop.A"]))
 def test_a_swap_in_one_statement_is_followed_through_all_of_its_parts(make: Make, tables: str) -> None:
     """Its third part moves the table that its first one moved: rows behind it are not left out."""
     feed = make()
@@ -142,6 +144,7 @@ def test_a_swap_in_one_statement_is_followed_through_all_of_its_parts(make: Make
     assert {table: feed.keys(table) for table in "ab"} == {"a": {2, 4}, "b": {1, 3}}
 
 
+@pytest.mark.soak
 def test_a_table_made_like_another_one_is_built_along_with_it(make: Make) -> None:
     """Alone it is refused with that way out."""
     feed = make()

@@ -55,6 +55,7 @@ def bring_back(world: World) -> None:
     catalog.rename((space, "kept"), (space, "a"))
 
 
+@pytest.mark.soak
 def test_a_table_whose_copy_others_drop_is_brought_back_anew(make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
     """It was shown as whole, without the row that its copy had."""
     world = behind(make)
@@ -87,6 +88,7 @@ def test_a_table_that_is_replaced_while_its_copy_catches_up_is_refused_by_name(
     assert (world.table("a").state, world.keys("a"), world.in_cut()) == ("in step", {1, 2, 3}, {"a", "b"})
 
 
+@pytest.mark.soak
 def test_tables_that_others_replace_while_the_applier_is_stopped_stay_parked_at_every_start(make: Make) -> None:
     """The second start took the others for them, as the first one had parked them; restored, they come back."""
     world = begun(make, "a", "b")
@@ -111,6 +113,7 @@ def rename(world: World, *pairs: str) -> None:
         catalog.rename((space, table), (space, to))
 
 
+@pytest.mark.soak
 def test_live_tables_whose_names_others_swap_take_no_rows_of_each_other(make: Make) -> None:
     """Each has this changefeed's stamps, one no snapshot yet; given their names back, they are brought up to date."""
     world = begun(make, "a", "b")
@@ -136,6 +139,7 @@ def test_live_tables_whose_names_others_swap_take_no_rows_of_each_other(make: Ma
     assert (world.keys("a"), world.keys("b"), world.keys("c")) == ({1, 2, 3}, {1, 2, 4}, {5})
 
 
+@pytest.mark.soak
 def test_a_table_that_gets_the_name_of_one_that_others_dropped_can_be_loaded_anew(make: Make, tmp_path: Path) -> None:
     """The printed command makes either table whole again, whatever has its name."""
     world = begun(make, "a", "b")
@@ -163,6 +167,7 @@ def test_a_table_that_gets_the_name_of_one_that_others_dropped_can_be_loaded_ane
         assert (world.keys("a"), world.keys("b")) == ({11, 3}, {12, 4})
 
 
+@pytest.mark.soak
 def test_tables_whose_names_the_feed_swaps_are_what_the_next_start_expects(make: Make) -> None:
     """What a table is goes with its name, also through a DROP and a CREATE TABLE of the same name."""
     world = begun(make, "a", "b", "c")

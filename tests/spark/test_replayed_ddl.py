@@ -35,6 +35,7 @@ def test_a_repair_leaves_out_what_was_ignored_and_skipped(make: Make) -> None:
     assert {table: read(feed.spark, (f"{feed.name}__shop", table)).sort_by("id") for table in before} == before
 
 
+@pytest.mark.soak
 def test_a_repair_knows_the_ddl_in_front_of_its_range(make: Make) -> None:
     """In offset order a row behind the message of a TRUNCATE, at or below its commit ts, was sent before it."""
     feed = make(order="offset")
@@ -82,6 +83,7 @@ def test_rows_that_lag_behind_a_rename_make_no_table_and_doubt_the_one_that_move
     assert "`tiup dumpling --params 'time_zone=+00:00' -o DIR`" in str(feed.table("there").way_out)
 
 
+@pytest.mark.soak
 def test_rows_that_lag_behind_the_ddl_of_before_a_table_was_parked_are_known_for_late(make: Make) -> None:
     """A row of before a TRUNCATE does not come back with its table; one of before an EXCHANGE leaves both in doubt."""
     feed = make(order="offset")

@@ -88,10 +88,10 @@ def widening(world: World) -> list[dict[str, object]]:
     ("missed", "how"),
     [
         (type_changes, "include"),
-        (column_swaps, "command"),
         *(
             pytest.param(missed, how, marks=pytest.mark.soak)
             for missed, how in (
+                (column_swaps, "command"),
                 (type_changes, "command"),
                 (column_swaps, "include"),
                 (truncate, "include"),
@@ -131,6 +131,7 @@ def test_a_parked_table_takes_the_ddl_that_it_missed(
     assert (values(world, "a"), world.table("a").state) == (expected, "in step")
 
 
+@pytest.mark.soak
 def test_a_renamed_table_stays_parked_and_its_name_is_free(make: Make) -> None:
     """It resumes under its new name, and the table that took the former one was never touched."""
     world = begun(make, "a")
@@ -150,6 +151,7 @@ def test_a_renamed_table_stays_parked_and_its_name_is_free(make: Make) -> None:
     assert (world.keys("a"), world.keys("b"), world.in_cut()) == ({9}, {1, 2, 3, 4}, {"a", "b"})
 
 
+@pytest.mark.soak
 def test_a_parked_table_whose_topic_a_rename_leaves_resumes_at_once(make: Make) -> None:
     """Nothing follows the RENAME that holds the job back, and no later message has to."""
     world = make()
@@ -176,6 +178,7 @@ def test_a_parked_table_whose_topic_a_rename_leaves_resumes_at_once(make: Make) 
     assert (world.table("b").state, world.keys("b"), world.in_cut()) == ("in step", {1, 2}, {"b", "o"})
 
 
+@pytest.mark.soak
 def test_tables_that_trade_names_while_one_is_parked(make: Make) -> None:
     """The parked one resumes under the name of the other."""
     world = begun(make, "a", "b")
@@ -223,6 +226,7 @@ def test_an_exchange_with_a_parked_table_parks_the_other_and_both_come_back(make
     assert (world.in_cut(), world.status().exit_code) == ({"a", "p"}, 0)
 
 
+@pytest.mark.soak
 def test_a_table_that_is_dropped_while_it_is_left_out_is_gone(make: Make) -> None:
     """Nothing brings it back, and a new one of its name is read from its CREATE TABLE."""
     world = begun(make, "a", "b")
@@ -246,6 +250,7 @@ def test_a_table_that_is_dropped_while_it_is_left_out_is_gone(make: Make) -> Non
     assert (world.keys("a"), world.in_cut()) == ({9}, {"a", "b"})
 
 
+@pytest.mark.soak
 def test_a_table_that_was_dropped_and_kept_stays_beside_the_one_that_is_read_from_its_create(make: Make) -> None:
     """The new table takes neither its rows nor its mark, and what was kept can be looked at."""
     world = begun(make, "a", "b")
@@ -320,6 +325,7 @@ def test_an_exchange_with_an_incomplete_table_leaves_both_incomplete(make: Make)
     assert (world.table("p").state, world.table("a").state, world.in_cut()) == ("incomplete", "incomplete", set())
 
 
+@pytest.mark.soak
 def test_a_column_that_is_renamed_while_its_table_is_left_out(make: Make) -> None:
     """The rename finds its place, and a row behind it has the new name."""
     world = begun(make, "a")
@@ -336,6 +342,7 @@ def test_a_column_that_is_renamed_while_its_table_is_left_out(make: Make) -> Non
     assert (values(world, "a")[-1], world.table("a").state) == ({"id": 3, "w": "new"}, "in step")
 
 
+@pytest.mark.soak
 def test_names_that_trade_tables_while_both_are_left_out(make: Make) -> None:
     """Each Iceberg table follows its upstream table, and both are whole once they are taken in again."""
     world = begun(make, "a", "b")
@@ -352,6 +359,7 @@ def test_names_that_trade_tables_while_both_are_left_out(make: Make) -> None:
     assert (world.keys("a"), world.keys("b"), world.in_cut()) == ({1, 2, 4}, {1, 2, 3}, {"a", "b"})
 
 
+@pytest.mark.soak
 def test_a_skipped_exchange_is_made_good_by_hand(make: Make) -> None:
     """Both tables miss it and say so; once they are what their upstream is, the printed commands end that."""
     world = make()
@@ -379,6 +387,7 @@ def test_a_skipped_exchange_is_made_good_by_hand(make: Make) -> None:
     assert (world.in_cut(), world.status().exit_code) == ({"a", "p"}, 0)
 
 
+@pytest.mark.soak
 def test_a_table_that_is_renamed_into_the_included_names_is_read_from_its_create(make: Make) -> None:
     """Until its rows so far are here nothing is applied to it; the next start reads them under its former name."""
     world = make()
@@ -484,6 +493,7 @@ def test_a_feed_in_offset_order_brings_its_tables_back_by_their_offsets(make: Ma
     assert values(world, "a")[-1] == {"id": 4, "w": 9}
 
 
+@pytest.mark.soak
 def test_a_rename_in_offset_order_has_no_place_among_the_rows(make: Make) -> None:
     """The table stays parked under its new name, with its rows; the sentence names the DDL; others come back."""
     world = begun(make, "a", "b", order="offset")
@@ -540,6 +550,7 @@ def test_what_others_change_in_a_table_while_its_copy_is_under_way_stays(
 # ---- what parks a table
 
 
+@pytest.mark.soak
 def test_a_refused_ddl_parks_its_table_alone(make: Make) -> None:
     """Rows before it are applied, all other tables go on in the same step, and `ddl skip` heals at the next start."""
     world = begun(make, "a", "b")
@@ -565,6 +576,7 @@ def test_a_refused_ddl_parks_its_table_alone(make: Make) -> None:
     assert (world.table("a").state, world.in_cut()) == ("in step", {"a", "b"})
 
 
+@pytest.mark.soak
 def test_a_refused_ddl_of_a_table_that_was_renamed_since_can_be_skipped(make: Make) -> None:
     """The statement stands under the former name; the place of the parked table tells that it waits for it."""
     world = begun(make, "a")
@@ -613,6 +625,7 @@ def test_a_value_that_does_not_fit_parks_its_table_alone(make: Make) -> None:
     assert (world.keys("a"), world.keys("b")) == ({1, 2}, {1, 2, 3})
 
 
+@pytest.mark.soak
 def test_a_table_that_others_changed_is_parked_and_heals_once_it_is_mended(make: Make) -> None:
     """A column that another program renamed stops its table alone; named as before, the next start brings it back."""
     world = begun(make, "a", "b")
@@ -631,6 +644,7 @@ def test_a_table_that_others_changed_is_parked_and_heals_once_it_is_mended(make:
     assert values(world, "a")[:2] == before
 
 
+@pytest.mark.soak
 def test_a_table_that_was_rolled_back_is_parked_and_the_printed_command_rebuilds_it(make: Make) -> None:
     """Its stamp says more than its rows, so nothing is written to it; the feed brings it back from its CREATE TABLE."""
     world = begun(make, "a", "b")
@@ -649,6 +663,7 @@ def test_a_table_that_was_rolled_back_is_parked_and_the_printed_command_rebuilds
     assert (world.table("a").state, world.keys("a"), world.in_cut()) == ("in step", {1, 2, 3}, {"a", "b"})
 
 
+@pytest.mark.soak
 def test_a_table_that_is_gone_is_parked_and_the_printed_command_rebuilds_it(make: Make) -> None:
     """It is not begun anew with a part of its rows."""
     world = begun(make, "a", "b")
@@ -667,6 +682,7 @@ def test_a_table_that_is_gone_is_parked_and_the_printed_command_rebuilds_it(make
 # ---- requests
 
 
+@pytest.mark.soak
 def test_one_command_parks_and_brings_back_many_tables_at_their_own_places(make: Make) -> None:
     """The feed is read once, and each table joins where it left."""
     world = begun(make, "a", "b", "c")

@@ -9,6 +9,7 @@ from pyspark.sql import SparkSession
 
 from applier.errors import SchemaChangeRefused
 from applier.pipeline.state import State
+from tests.few import few
 from tests.spark.ddl_applier import RANGE, Applier, Crash, Row, Start, partitioned
 
 EXCHANGE = "ALTER TABLE p EXCHANGE PARTITION p1 WITH TABLE t"
@@ -16,7 +17,7 @@ EXCHANGE = "ALTER TABLE p EXCHANGE PARTITION p1 WITH TABLE t"
 pytestmark = pytest.mark.spark
 
 
-@pytest.mark.parametrize("format_version", [2, 3])
+@pytest.mark.parametrize("format_version", few([3, 2]))
 def test_rows_of_a_partition_go_with_it(start: Start, format_version: int) -> None:
     """TRUNCATE and DROP PARTITION remove the rows of that partition, and the audit says so."""
     applier = start(format_version=format_version)
@@ -90,8 +91,10 @@ def test_a_restart_knows_the_partitions(start: Start) -> None:
     assert applier.rows("p") == [(100, "c"), (199, "d"), (99, "b")]
 
 
-@pytest.mark.parametrize("point", ["", "data-files-staged", "commit-sent", "commit-done", "half-exchanged"])
-@pytest.mark.parametrize("waiting", [((110, "x"), (120, "y")), ()], ids=["filled", "empty"])
+@pytest.mark.parametrize("point", few(["half-exchanged", "commit-sent", "", "data-files-staged", "commit-done"], 2))
+@pytest.mark.parametrize(
+    "waiting", [((110, "x"), (120, "y")), pytest.param((), marks=pytest.mark.soak)], ids=["filled", "empty"]
+)
 def test_a_partition_and_a_table_change_places(
     start: Start, crash: Callable[[str], None], point: str, waiting: Sequence[Row]
 ) -> None:
@@ -145,6 +148,7 @@ def test_a_table_that_was_compacted_in_between_still_changes_places(
     assert applier.rows("t") == [(100, "c"), (199, "d")]
 
 
+@pytest.mark.soak
 def test_rows_of_before_that_have_expired_are_missed(
     start: Start, crash: Callable[[str], None], spark: SparkSession
 ) -> None:

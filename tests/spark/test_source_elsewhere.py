@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from tests.few import few
 from tests.spark.world import Make, World
 
 pytestmark = pytest.mark.spark
@@ -32,7 +33,13 @@ def _copied(make: Make, *sources: str, kinds: dict[str, str] = WHOLE, together: 
     return world
 
 
-@pytest.mark.parametrize("sources", [(ALIKE,), (ALIKE, ALIKE), (ALIKE, OTHER), (OTHER, ALIKE)])
+@pytest.mark.parametrize(
+    "sources",
+    [
+        (ALIKE, OTHER),
+        *(pytest.param(each, marks=pytest.mark.soak) for each in ((ALIKE,), (ALIKE, ALIKE), (OTHER, ALIKE))),
+    ],
+)
 def test_a_table_is_made_like_the_only_one_that_its_rows_fit(sources: tuple[str, ...], make: Make) -> None:
     """Several tables of that name that have the same columns are as one."""
     world = _copied(make, *sources)
@@ -43,14 +50,17 @@ def test_a_table_is_made_like_the_only_one_that_its_rows_fit(sources: tuple[str,
 
 @pytest.mark.parametrize(
     ("sources", "kinds", "named"),
-    [
-        ((ALIKE,), {"id": "bigint"}, "d0.a"),
-        ((OTHER, OTHER), WHOLE, "d0.a or d1.a"),
-        ((ALIKE,), {**WHOLE, "w": "int"}, "d0.a"),
-        ((ALIKE,), {"id": "bigint", "v": "int"}, "d0.a"),
-        ((ALIKE,), {"id": "bigint unsigned", "v": "varchar(9)"}, "d0.a"),
-        (("id BIGINT PRIMARY KEY, v ENUM('7')",), {"id": "bigint", "v": "enum"}, "d0.a"),
-    ],
+    few(
+        [
+            ((OTHER, OTHER), WHOLE, "d0.a or d1.a"),
+            (("id BIGINT PRIMARY KEY, v ENUM('7')",), {"id": "bigint", "v": "enum"}, "d0.a"),
+            ((ALIKE,), {"id": "bigint"}, "d0.a"),
+            ((ALIKE,), {**WHOLE, "w": "int"}, "d0.a"),
+            ((ALIKE,), {"id": "bigint", "v": "int"}, "d0.a"),
+            ((ALIKE,), {"id": "bigint unsigned", "v": "varchar(9)"}, "d0.a"),
+        ],
+        2,
+    ),
 )
 def test_a_source_that_rows_do_not_show_is_not_guessed(
     sources: tuple[str, ...], kinds: dict[str, str], named: str, make: Make

@@ -25,6 +25,7 @@ from applier.errors import ConfigError, TableIncomplete, TableMismatch
 from applier.pipeline.build import assembled
 from applier.sink.iceberg.catalog import Catalog
 from tests.fake_registry import Answer, FakeRegistry, fake_registry
+from tests.few import few
 from tests.spark.feeds import read
 
 pytestmark = pytest.mark.spark
@@ -381,11 +382,13 @@ def test_plan_reads_the_supplied_schemas(depot: Depot) -> None:
 
 @pytest.mark.parametrize(
     ("declared", "why"),
-    [
-        (DECLARED.replace("  `doors` bit(6) DEFAULT NULL,\n", ""), "rows have column doors, which it lacks"),
-        (DECLARED.replace("  PRIMARY", "  `extra` int,\n  PRIMARY"), "it declares column extra, which rows lack"),
-        (DECLARED.replace("int unsigned", "varchar(9)"), "column pieces is varchar there, and int in rows"),
-    ],
+    few(
+        [
+            (DECLARED.replace("int unsigned", "varchar(9)"), "column pieces is varchar there, and int in rows"),
+            (DECLARED.replace("  `doors` bit(6) DEFAULT NULL,\n", ""), "rows have column doors, which it lacks"),
+            (DECLARED.replace("  PRIMARY", "  `extra` int,\n  PRIMARY"), "it declares column extra, which rows lack"),
+        ]
+    ),
 )
 def test_a_schema_that_is_not_that_of_the_rows_is_refused(depot: Depot, declared: str, why: str) -> None:
     """The refusal names table and column, and nothing is written."""
@@ -417,7 +420,7 @@ OTHER_KEYS = [
 ]
 
 
-@pytest.mark.parametrize(("declared", "key"), OTHER_KEYS)
+@pytest.mark.parametrize(("declared", "key"), few(OTHER_KEYS))
 @pytest.mark.parametrize("protocol", ["canal-json", "open", "avro", "debezium"])
 def test_a_schema_with_another_key_than_its_rows_is_refused(
     depot: Depot, protocol: str, declared: str, key: str

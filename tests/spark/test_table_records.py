@@ -20,6 +20,7 @@ from applier.sink.control.table_record import RECORD
 from applier.sink.control.tables import namespace
 from applier.sink.iceberg.catalog import Catalog
 from tests.disasters import Crash, Disasters
+from tests.few import few
 from tests.lost_tables import LOSSES
 from tests.spark.world import Make, World
 
@@ -90,8 +91,8 @@ def bad(world: World) -> None:
     world.resolve()
 
 
-@pytest.mark.parametrize("how", ["dies", "fails"])
-@pytest.mark.parametrize("point", ["commit-done", "applied"])
+@pytest.mark.parametrize("how", few(["dies", "fails"]))
+@pytest.mark.parametrize("point", few(["commit-done", "applied"]))
 @pytest.mark.parametrize("order", ["resolved", "offset"])
 def test_a_dead_letter_is_lacked_behind_a_repeated_step(
     order: str, point: str, how: str, make: Make, disasters: Disasters
@@ -123,7 +124,9 @@ def test_rows_that_were_not_found_are_lacked_behind_a_repeated_step(how: str, ma
 
 
 @pytest.mark.parametrize("how", ["dies", LATER("fails")])
-@pytest.mark.parametrize("point", ["commit-done", "resume-taken-in", "copy-shown", "resume-shown", "resume-done"])
+@pytest.mark.parametrize(
+    "point", few(["copy-shown", "resume-done", "commit-done", "resume-taken-in", "resume-shown"], 2)
+)
 def test_what_a_job_sets_aside_is_lacked_behind_its_repetition(
     point: str, how: str, make: Make, disasters: Disasters
 ) -> None:
@@ -147,7 +150,7 @@ def test_what_a_job_sets_aside_is_lacked_behind_its_repetition(
     assert not is_true(world, "a")
 
 
-@pytest.mark.parametrize("passed", ["TRUNCATE TABLE a", "ALTER TABLE a DROP COLUMN v", "DROP TABLE a"])
+@pytest.mark.parametrize("passed", few(["TRUNCATE TABLE a", "ALTER TABLE a DROP COLUMN v", "DROP TABLE a"]))
 @pytest.mark.parametrize("why", ["parked", "left out"])
 def test_lost_checkpoints_do_not_let_ddl_count_that_a_table_lacks(
     why: str, passed: str, make: Make, lake: Catalog
@@ -176,7 +179,7 @@ def test_lost_checkpoints_do_not_let_ddl_count_that_a_table_lacks(
     assert is_true(world, "b")
 
 
-@pytest.mark.parametrize("lost", ["checkpoints", "dead_letters"])
+@pytest.mark.parametrize("lost", few(["dead_letters", "checkpoints"]))
 def test_a_lost_control_table_makes_no_table_whole(lost: str, make: Make, lake: Catalog) -> None:
     """A table that lacks the row of a dead letter lacks it whatever is lost, and once more is lost."""
     world = make(**LETTERS)
@@ -194,6 +197,7 @@ def test_a_lost_control_table_makes_no_table_whole(lost: str, make: Make, lake: 
     assert not is_true(world, "a")
 
 
+@pytest.mark.soak
 def test_dead_letters_that_were_lost_are_not_given_up(make: Make, lake: Catalog) -> None:
     """Letters that come later and are given up do not make up for those that were lost."""
     world = make(**LETTERS)
@@ -210,6 +214,7 @@ def test_dead_letters_that_were_lost_are_not_given_up(make: Make, lake: Catalog)
     assert not is_true(world, "a")
 
 
+@pytest.mark.soak
 def test_lost_schema_changes_and_then_checkpoints_leave_rows_behind_a_truncate(make: Make, lake: Catalog) -> None:
     """A TRUNCATE that the table has is not applied a second time."""
     world = make()
@@ -247,6 +252,7 @@ def test_lost_table_versions_park_tables_or_are_read_again(make: Make, lake: Cat
     assert world.keys("a") == {1, 2} or not is_true(world, "a")
 
 
+@pytest.mark.soak
 def test_a_table_whose_versions_are_lost_while_it_is_parked_stays_parked(make: Make, lake: Catalog) -> None:
     """The job that was to bring it back does not end as a defect, and names the way out."""
     world = make()
@@ -288,7 +294,7 @@ def test_that_a_table_may_not_be_listed_is_shown_once_its_create_table_is_lost(m
     assert "left out since before commit ts" in " ".join(note.because for note in report.notes)
 
 
-@pytest.mark.parametrize("again", ["rows", "rename", "create"])
+@pytest.mark.parametrize("again", few(["create", "rows", "rename"]))
 @pytest.mark.parametrize("on_drop", ["keep", LATER("drop")])
 def test_a_name_that_is_used_again_shows_no_row_of_the_table_before(on_drop: str, again: str, make: Make) -> None:
     """The table that was dropped is kept or not; its successor is another one."""
@@ -331,6 +337,7 @@ def test_a_create_table_over_a_table_whose_drop_never_came_shows_no_row_of_that(
     assert world.keys("a") == {3} or not is_true(world, "a")
 
 
+@pytest.mark.soak
 def test_tables_that_resume_together_are_known_by_their_names_of_now(make: Make) -> None:
     """A command that names one of them finds the others, also behind a later RENAME."""
     world = make()
@@ -356,6 +363,7 @@ def test_tables_that_resume_together_are_known_by_their_names_of_now(make: Make)
     assert is_true(world, "c")
 
 
+@pytest.mark.soak
 def test_a_start_that_is_refused_for_lost_control_tables_is_refused_again(make: Make, lake: Catalog) -> None:
     """The refused start makes the control tables anew: the next one must not take them for those that were lost."""
     world = make(order="offset")
@@ -398,7 +406,7 @@ def test_a_record_is_small(make: Make, lake: Catalog) -> None:
 PARTITIONED = "CREATE TABLE a (id BIGINT PRIMARY KEY, v VARCHAR(9)) PARTITION BY RANGE (id) (PARTITION p0 VALUES LESS THAN (10), PARTITION p1 VALUES LESS THAN (MAXVALUE))"  # noqa: E501 - one statement
 
 
-@pytest.mark.parametrize("how", ["dies", "fails"])
+@pytest.mark.parametrize("how", few(["dies", "fails"]))
 @pytest.mark.parametrize("statement", ["TRUNCATE PARTITION p1", "EXCHANGE PARTITION p0 WITH TABLE b"])
 def test_a_dead_letter_is_lacked_behind_a_ddl_that_alone_commits(
     statement: str, how: str, make: Make, disasters: Disasters
@@ -421,7 +429,7 @@ def test_a_dead_letter_is_lacked_behind_a_ddl_that_alone_commits(
     assert "EXCHANGE" not in statement or not is_true(world, "b")
 
 
-@pytest.mark.parametrize("statement", ["TRUNCATE TABLE a", "ALTER TABLE a ADD COLUMN w INT"])
+@pytest.mark.parametrize("statement", few(["TRUNCATE TABLE a", "ALTER TABLE a ADD COLUMN w INT"]))
 @pytest.mark.parametrize("is_gone", [LATER(True, id="dropped"), pytest.param(False, id="restored")])
 def test_a_table_that_lacks_what_the_audit_says_is_parked_once_checkpoints_are_lost(
     statement: str, make: Make, lake: Catalog, *, is_gone: bool
@@ -455,6 +463,7 @@ def test_a_table_that_lacks_what_the_audit_says_is_parked_once_checkpoints_are_l
     assert "schema_changes says it has" in str(world.table("a").because)
 
 
+@pytest.mark.soak
 def test_a_parked_table_remembers_a_dead_letter_that_is_lost(make: Make, lake: Catalog) -> None:
     """What it lacked when it was parked it lacks when it is back."""
     world = make(**LETTERS)
@@ -490,7 +499,7 @@ def test_a_loaded_table_with_a_bad_row_is_parked_though_a_rename_follows(make: M
 
 
 @pytest.mark.parametrize("loss", [LATER("rolled back"), "restored"])
-@pytest.mark.parametrize("table", ["dead_letters", "schema_changes"])
+@pytest.mark.parametrize("table", few(["dead_letters", "schema_changes"]))
 def test_a_control_table_that_was_set_back_ends_the_start_until_it_is_dropped(
     table: str, loss: str, make: Make, lake: Catalog
 ) -> None:
@@ -515,6 +524,7 @@ def test_a_control_table_that_was_set_back_ends_the_start_until_it_is_dropped(
     assert not is_true(world, "b")
 
 
+@pytest.mark.soak
 def test_a_table_whose_topic_is_gone_is_listed_once_checkpoints_are_lost(make: Make, lake: Catalog) -> None:
     """The feed no longer shows it; it says itself what it is, and what it lacks."""
     world = make(**LETTERS)
@@ -551,8 +561,8 @@ LIVES = {
 """The DDL of a table up to its rows."""
 
 
-@pytest.mark.parametrize("life", ["made", "made again", LATER("renamed"), LATER("emptied")])
-@pytest.mark.parametrize("why", ["parked", "a letter"])
+@pytest.mark.parametrize("life", few(["made", "made again", "renamed", "emptied"]))
+@pytest.mark.parametrize("why", few(["parked", "a letter"]))
 @pytest.mark.parametrize(
     ("order", "lost"),
     [
@@ -590,6 +600,7 @@ def test_ddl_that_are_read_again_make_no_table_whole(
     assert not is_true(world, "a")
 
 
+@pytest.mark.soak
 def test_in_offset_order_a_create_table_behind_rows_of_a_parked_table_makes_it_not_whole(
     make: Make, lake: Catalog
 ) -> None:

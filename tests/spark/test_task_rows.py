@@ -17,6 +17,7 @@ from applier.consume.spark import reading
 from applier.consume.tasks.spark import TaskRows
 from applier.consume.window_size import Limits
 from applier.errors import RegistryReplaced, TransientError
+from tests.few import few
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -67,7 +68,7 @@ def _routes(targets: int) -> Any:
     return np.array([(*place, number % targets) for number, place in enumerate(every)], np.int32)
 
 
-@pytest.mark.parametrize(("size", "targets"), [(10, 4), (10, 15), (12_000_000, 2)])
+@pytest.mark.parametrize(("size", "targets"), few([(10, 15), (12_000_000, 2), (10, 4)]))
 def test_every_piece_comes_to_its_task_as_it_was(size: int, targets: int, spark: SparkSession, rows: TaskRows) -> None:
     """However large it is, and also where what Spark kept of it is gone."""
     assert _run(spark, rows, _Job(size)) == [[0], [1], [2]]

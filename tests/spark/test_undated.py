@@ -19,6 +19,7 @@ from applier.decode.avro.decoder import AvroDecoder
 from applier.pipeline.build import assembled
 from applier.pipeline.scan import decode_task, scanner
 from applier.pipeline.step import Pipeline
+from tests.few import few
 from tests.spark.feeds import read
 from tests.unit.decode.avro_messages import TS
 from tests.unit.pipeline.scan.test_decode_task_undated import SCHEMAS, Message, deleted, statement, written
@@ -68,7 +69,7 @@ def _rows(spark: SparkSession, name: str) -> list[tuple[int, int]]:
     return sorted((row["id"], row["v"]) for row in found)
 
 
-@pytest.mark.parametrize("on_table_error", ["park", "stop"])
+@pytest.mark.parametrize("on_table_error", few(["park", "stop"]))
 def test_a_changefeed_that_was_refused_goes_on_in_offset_order(
     on_table_error: str, spark: SparkSession, warehouse: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

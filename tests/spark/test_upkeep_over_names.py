@@ -93,7 +93,7 @@ def _alike(database: Database) -> None:
 HISTORIES: list[Any] = [
     _renamed_and_created,
     pytest.param(_dropped_and_created, marks=pytest.mark.soak),
-    _online_schema_change,
+    pytest.param(_online_schema_change, marks=pytest.mark.soak),
     pytest.param(_alike, marks=pytest.mark.soak),
 ]
 

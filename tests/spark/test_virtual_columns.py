@@ -9,6 +9,7 @@ import pytest
 from applier.changefeed.table import TableName, TableVersion
 from applier.ddl.parser import parse
 from applier.ddl.schema_tracker import Tables
+from tests.few import few
 from tests.spark.ddl_applier import Applier, Start
 
 CREATE = "CREATE TABLE t (id INT PRIMARY KEY, a INT, v INT AS (a + 1) VIRTUAL, s INT AS (a + 2) STORED)"
@@ -40,7 +41,7 @@ def _undeclared(version: TableVersion) -> TableVersion:
     return replace(version, columns=tuple(replace(column, generated=None) for column in version.columns))
 
 
-@pytest.mark.parametrize("describes", [True, False])
+@pytest.mark.parametrize("describes", few([True, False]))
 def test_virtual_columns_are_left_out_whatever_is_done_to_them(start: Start, *, describes: bool) -> None:
     """Statements on them change nothing, those beside them do, and a restart between two forgets nothing."""
     applier = start()

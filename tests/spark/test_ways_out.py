@@ -8,6 +8,7 @@ from collections.abc import Callable
 import pytest
 
 from applier.sink.iceberg.catalog import Catalog
+from tests.few import few
 from tests.spark.ways_out import database, export
 from tests.spark.world import Make, World
 
@@ -65,7 +66,7 @@ def world_of_two(make: Make) -> World:
     return world
 
 
-@pytest.mark.parametrize("begins", ["run", "load"])
+@pytest.mark.parametrize("begins", few(["run", "load"]))
 def test_control_tables_of_another_form_are_left_alone(begins: str, make: Make) -> None:
     """Each command says so in one sentence; a changefeed of a new name, into a new namespace, has all rows."""
     world = world_of_two(make)

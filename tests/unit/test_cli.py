@@ -17,6 +17,7 @@ from py4j.java_gateway import GatewayParameters, JavaGateway
 from applier import cli
 from applier.commands import before_spark
 from applier.errors import CheckpointConflict, ConfigError, IncompatibleSchema, Unreachable
+from tests.few import few
 
 CONFIG = """
 [changefeed]
@@ -222,7 +223,7 @@ def test_a_way_out_names_the_file_as_it_was_given(
     assert capsys.readouterr().err == "No. Hint: run `applier run -c 'my files/a.toml' --once`.\n"
 
 
-@pytest.mark.parametrize("arguments", ["status -c {0}", "status --json -c {0}", "ddl --help", "--help"])
+@pytest.mark.parametrize("arguments", few(["status -c {0}", "ddl --help", "status --json -c {0}", "--help"], 2))
 def test_an_output_that_cannot_be_written_is_no_verdict(arguments: str, config: str) -> None:
     """A reader that is gone ends the process as SIGPIPE does; a full disk is one sentence."""
     command = [sys.executable, "-m", "applier", *arguments.format(config).split()]

@@ -7,12 +7,13 @@ import json
 import re
 import shlex
 import tomllib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from functools import cache
 from pathlib import Path
 from typing import Any, get_args
 
 import pytest
+from click import ClickException
 from pydantic import BaseModel
 from typer.main import get_command
 
@@ -23,6 +24,7 @@ from applier.changefeed.types import TypeRules
 from applier.config import settings as config
 from applier.decode.decoder import WireForm
 from applier.decode.values.convert import to_array
+from applier.errors import ConfigError
 from applier.runtime import logs
 from applier.watch.report import LACKING, TableState
 from tests import recordings
@@ -52,40 +54,51 @@ def _blocks(path: Path, language: str) -> list[str]:
     return re.findall(_BLOCK.format(language), path.read_text(encoding="utf-8"), re.DOTALL)
 
 
-def _name(path: Path) -> str:
-    return str(path.relative_to(_ROOT))
-
-
 def _anchors(page: Path) -> set[str]:
     """The sections of a page, as GitHub names them in a link."""
     titles = re.findall(r"^#+ (.+)$", page.read_text(encoding="utf-8"), re.MULTILINE)
     return {re.sub(r"[^\w -]", "", title).strip().lower().replace(" ", "-") for title in titles}
 
 
-@pytest.mark.parametrize("document", _DOCUMENTS, ids=_name)
-def test_links_lead_to_what_they_name(document: Path) -> None:
+def test_links_lead_to_what_they_name() -> None:
     """Every link within the repository leads to a file, and one that is called like a test to a file with that test."""
+    assert _misses(_broken_links) == []
+
+
+def _misses(of: Callable[[Path], Iterator[str]], documents: Sequence[Path] = _DOCUMENTS) -> list[str]:
+    """What is wrong with pages, each with the name of its page."""
+    return [f"{document.relative_to(_ROOT)}: {miss}" for document in documents for miss in of(document)]
+
+
+def _broken_links(document: Path) -> Iterator[str]:
     for text, target in _LINK.findall(document.read_text(encoding="utf-8")):
         if "://" in target:
             continue
         name, _, anchor = target.partition("#")
         path = document.parent / name if name else document
-        assert path.exists(), f"{target} does not exist"
-        assert not anchor or path.suffix != ".md" or anchor in _anchors(path), f"{target} has no such section"
-        if re.fullmatch(r"`test_\w+`", text):
-            assert f"def {text[1:-1]}(" in path.read_text(encoding="utf-8"), f"{target} has no {text}"
+        if not path.exists():
+            yield f"{target} does not exist"
+            continue
+        if anchor and path.suffix == ".md" and anchor not in _anchors(path):
+            yield f"{target} has no such section"
+        if re.fullmatch(r"`test_\w+`", text) and f"def {text[1:-1]}(" not in path.read_text(encoding="utf-8"):
+            yield f"{target} has no {text}"
 
 
-@pytest.mark.parametrize("document", _DOCUMENTS, ids=_name)
-def test_code_that_is_named_exists(document: Path) -> None:
+def test_code_that_is_named_exists() -> None:
     """A file that a page names by its folder is there, and so is a private name where it says a name is."""
+    assert _misses(_unknown_code) == []
+
+
+def _unknown_code(document: Path) -> Iterator[str]:
     for text in re.findall(r"`([^`\n]+)`", document.read_text(encoding="utf-8")):
-        if re.fullmatch(r"(?:applier|bench|tests|deploy|schemas)/[\w/.-]+\.\w+", text):
-            assert (_ROOT / text).exists(), f"{text} does not exist"
-        if re.fullmatch(r"_[A-Za-z]\w+", text):
-            assert text in _source(), f"no code has {text}"
-        if module := re.fullmatch(r"applier((?:\.[a-z_]+)*)\.([A-Z]\w+)", text):
-            assert f"class {module[2]}" in _source(), f"no code has {text}"
+        if re.fullmatch(r"(?:applier|bench|tests|deploy|schemas)/[\w/.-]+\.\w+", text) and not (_ROOT / text).exists():
+            yield f"{text} does not exist"
+        if re.fullmatch(r"_[A-Za-z]\w+", text) and text not in _source():
+            yield f"no code has {text}"
+        module = re.fullmatch(r"applier((?:\.[a-z_]+)*)\.([A-Z]\w+)", text)
+        if module and f"class {module[2]}" not in _source():
+            yield f"no code has {text}"
 
 
 @cache
@@ -104,21 +117,18 @@ def _prose(document: Path) -> str:
     return text
 
 
-@pytest.mark.parametrize(
-    "document",
-    [path for path in _DOCUMENTS if "decisions" not in path.parts],
-    ids=_name,
-)
-def test_prose_is_plain(document: Path) -> None:
+def test_prose_is_plain() -> None:
     """No page lets something tell what it shows, reports or determines, and none hides who does it."""
-    found = re.findall(
+    assert _misses(_unplain, [path for path in _DOCUMENTS if "decisions" not in path.parts]) == []
+
+
+def _unplain(document: Path) -> Iterator[str]:
+    yield from re.findall(
         r".*\b(?:tells?|told|somebody|nobody|whoever|of ours|of before|of which|by now|(?:is|are) said|"
         r"nothing shows|indeed)\b.*",
         _prose(document),
         re.IGNORECASE,
     )
-
-    assert found == []
 
 
 def test_every_failure_has_its_test() -> None:
@@ -132,13 +142,17 @@ def test_every_failure_has_its_test() -> None:
     assert [row for row in rows if not re.search(r"\]\([^)]*tests/\S+\.py\)", row)] == []
 
 
-@pytest.mark.parametrize("document", _DOCUMENTS, ids=_name)
-def test_configurations_are_accepted(document: Path) -> None:
+def test_configurations_are_accepted() -> None:
     """Each block of TOML is a configuration, or part of one."""
-    for block in _blocks(document, "toml"):
-        given = tomllib.loads(block)
+    assert _misses(_refused_configurations) == []
 
-        config.parse({**_BASE, **given})
+
+def _refused_configurations(document: Path) -> Iterator[str]:
+    for block in _blocks(document, "toml"):
+        try:
+            config.parse({**_BASE, **tomllib.loads(block)})
+        except (ConfigError, tomllib.TOMLDecodeError) as error:
+            yield f"{error}\n{block}"
 
 
 def test_every_key_is_documented() -> None:
@@ -164,9 +178,12 @@ def _model(annotation: Any) -> type[BaseModel] | None:
     return next((option for option in options if isinstance(option, type) and issubclass(option, BaseModel)), None)
 
 
-@pytest.mark.parametrize("document", _DOCUMENTS, ids=_name)
-def test_quoted_messages_are_recorded_ones(document: Path) -> None:
+def test_quoted_messages_are_recorded_ones() -> None:
     """A message that is shown with its place has these very bytes there; … stands for what is left out."""
+    assert _misses(_other_messages) == []
+
+
+def _other_messages(document: Path) -> Iterator[str]:
     for scenario, partition, offset, shown in _QUOTED.findall(document.read_text(encoding="utf-8")):
         value = next(
             record["value"].decode()
@@ -175,7 +192,8 @@ def test_quoted_messages_are_recorded_ones(document: Path) -> None:
         )
         pattern = ".*".join(re.escape(piece) for piece in shown.split("…"))
 
-        assert re.fullmatch(pattern, value, re.DOTALL)
+        if not re.fullmatch(pattern, value, re.DOTALL):
+            yield f"{scenario}/{partition}:{offset} is {value}"
 
 
 @cache
@@ -380,21 +398,33 @@ def _commands() -> list[str]:
     return sorted({text for text in found if _COMMAND.fullmatch(text)})
 
 
-@pytest.mark.parametrize("shown", _commands())
-def test_a_command_that_is_shown_is_one(shown: str) -> None:
+def test_a_command_that_is_shown_is_one() -> None:
     """The command line takes it as it is printed; the bare name of a command is no command to paste."""
+    shown = _commands()
+
+    assert len(shown) > 50
+    assert {command: why for command in shown if (why := _why_it_is_no_command(command))} == {}
+
+
+def _why_it_is_no_command(shown: str) -> str:
     text = re.sub(r"[\[\]]", "", re.sub(r"\{\w*\}|<.*?>", "X", shown))
     for placeholder, value in _PLACEHOLDERS.items():
         text = text.replace(placeholder, value)
     words = shlex.split(text.partition(" > ")[0], comments=True)[1:]
     command: Any = get_command(cli.app)
     while hasattr(command, "commands"):
-        assert words, f"{shown} is a group of commands"
-        assert words[0] in command.commands, f"{words[0]} is no command"
+        if not words:
+            return "it is a group of commands"
+        if words[0] not in command.commands:
+            return f"{words[0]} is no command"
         command = command.commands[words.pop(0)]
         if not words:
-            return
-    command.make_context("applier", words)
+            return ""
+    try:
+        command.make_context("applier", words)
+    except ClickException as error:
+        return error.format_message()
+    return ""
 
 
 def test_spark_reads_with_the_jars_that_applier_writes_with() -> None:

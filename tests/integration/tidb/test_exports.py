@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
-from functools import partial
-from pathlib import Path
+from functools import cache, partial
 from typing import Any
 
 import pytest
+from _pytest.mark.structures import ParameterSet
 
 from applier.changefeed.table import TableName
 from applier.changefeed.types import TypeRules
@@ -93,6 +93,27 @@ OPTIONS: dict[str, tuple[tuple[str, ...], CsvSection]] = {
 """Options of Dumpling, and what [upstream.csv] says of them."""
 
 
+FEW = ("odd", "raw-odd", "bigquery", "sql-gzip-files", "csv", "files-zstd")
+"""Those that differ most: `make test` takes them all, or the first of them; `make test-recorded` takes all options."""
+
+
+def some(names: Iterable[str], number: int) -> list[ParameterSet]:
+    """Names of options, of which `make test` takes so many."""
+    return [pytest.param(name, marks=() if name in FEW[:number] else pytest.mark.soak) for name in names]
+
+
+@pytest.fixture(scope="module")
+def dumped(tidb: Tidb, tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Export]:
+    """Exports `kinds` with the options of a name, once for all tests."""
+
+    @cache
+    def dump(name: str) -> Export:
+        folder = tmp_path_factory.mktemp(name) / "export"
+        return Export.find(tidb.dump(folder, "--filter", f"{DATABASE}.*", *OPTIONS[name][0]))
+
+    return dump
+
+
 @pytest.fixture(scope="module")
 def kinds(tidb: Tidb) -> Shown:
     """What SQL shows of the database `kinds`."""
@@ -100,34 +121,30 @@ def kinds(tidb: Tidb) -> Shown:
     return corpus.shown(tidb, DATABASE)
 
 
-@pytest.mark.parametrize("options", OPTIONS)
-def test_an_export_holds_what_sql_shows(options: str, kinds: Shown, tidb: Tidb, tmp_path: Path) -> None:
+@pytest.mark.parametrize("options", some(OPTIONS, 6))
+def test_an_export_holds_what_sql_shows(options: str, kinds: Shown, dumped: Callable[[str], Export]) -> None:
     """Each table has its rows, and none more: files as a whole, and in parts."""
-    own, section = OPTIONS[options]
-    address = tidb.dump(tmp_path / "export", "--filter", f"{DATABASE}.*", *own)
-    export = Export.find(address)
+    export = dumped(options)
     assert {name for name, _ in export.tables.items()} == set(kinds)
-    assert differences(export, section, kinds) == []
+    assert differences(export, OPTIONS[options][1], kinds) == []
 
 
-@pytest.mark.parametrize("options", OPTIONS)
-def test_a_table_alone_is_read_right_or_refused(options: str, kinds: Shown, tidb: Tidb, tmp_path: Path) -> None:
+@pytest.mark.parametrize("options", some(OPTIONS, 3))
+def test_a_table_alone_is_read_right_or_refused(options: str, kinds: Shown, dumped: Callable[[str], Export]) -> None:
     """What the files of a table do not show is asked for; it is never guessed wrong."""
-    own, section = OPTIONS[options]
-    export = Export.find(tidb.dump(tmp_path / "export", "--filter", f"{DATABASE}.*", *own))
-    problems = []
+    section = OPTIONS[options][1]
+    export, problems = dumped(options), list[str]()
     for name, table in kinds.items():
         problems += unasked(replace(export, files={name: export.files[name]}), section, {name: table})
     assert problems == []
 
 
-@pytest.mark.parametrize("options", [name for name, (_, section) in OPTIONS.items() if section != CsvSection()])
+@pytest.mark.parametrize("options", some((name for name, (_, one) in OPTIONS.items() if one != CsvSection()), 3))
 def test_without_settings_an_export_is_read_right_or_refused(
-    options: str, kinds: Shown, tidb: Tidb, tmp_path: Path
+    options: str, kinds: Shown, dumped: Callable[[str], Export]
 ) -> None:
     """The same for all tables, where the settings are left out that their export needs."""
-    export = Export.find(tidb.dump(tmp_path / "export", "--filter", f"{DATABASE}.*", *OPTIONS[options][0]))
-    assert unasked(export, CsvSection(), kinds) == []
+    assert unasked(dumped(options), CsvSection(), kinds) == []
 
 
 def unasked(export: Export, section: CsvSection, kinds: Shown) -> list[str]:

@@ -24,11 +24,8 @@ if TYPE_CHECKING:
 DATABASE = "loaded"
 
 
-@pytest.mark.parametrize(
-    "options",
-    [pytest.param(("--filetype", "csv"), marks=pytest.mark.soak), ("-F", "32KiB", "--compress", "zstd")],
-    ids=str,
-)
+@pytest.mark.soak
+@pytest.mark.parametrize("options", [("--filetype", "csv"), ("-F", "32KiB", "--compress", "zstd")], ids=str)
 def test_a_loaded_export_is_what_sql_shows(
     options: tuple[str, ...], tidb: Tidb, spark: SparkSession, lake: dict[str, str], tmp_path: Path
 ) -> None:

@@ -24,7 +24,7 @@ from tests.unit.decode.contract import Cells, Place, Written, feed
 pytestmark = pytest.mark.slow
 
 OFTEN, SELDOM = ("types", "pk"), ("ddl", "partition", "txns")
-"""Scenarios that `make test` compares, and those that `make soak` does: they are of the same types."""
+"""Scenarios that `make test` compares, and those that `make test-recorded` does: they are of the same types."""
 
 CASES = [
     pytest.param(scenario, variant, marks=() if scenario in OFTEN else pytest.mark.soak)

@@ -84,6 +84,7 @@ def test_random_transactions_lead_to_what_sql_shows_at_every_watermark(variant: 
     assert compared > 1000
 
 
+@pytest.mark.soak
 def test_a_hundred_thousand_rows_lead_to_what_sql_shows() -> None:
     """The workload ends with exactly the rows that SQL shows, deletes by their key included."""
     snapshots = recordings.expected("workload")

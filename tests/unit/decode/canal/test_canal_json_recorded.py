@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from pathlib import Path
 
 import pytest
+from _pytest.mark.structures import ParameterSet
 
 from applier.changefeed.event import SchemaChange
 from applier.errors import IncompleteRow
@@ -29,7 +31,12 @@ RESOLVED = [feed for feed in WHOLE if feed[0] in ROWS_ONLY and feed[1] != PLAIN]
 UNRESOLVED = [feed for feed in WHOLE if feed[0] in ROWS_ONLY and feed[1] == PLAIN]
 
 
-@pytest.mark.parametrize(("scenario", "variant"), WHOLE)
+def drawn(feeds: Iterable[tuple[str, str]]) -> list[ParameterSet]:
+    """All of them but for the large one, which the test of rows alone reads in `make test`."""
+    return [pytest.param(*feed, marks=pytest.mark.soak if feed[0] == "workload" else ()) for feed in feeds]
+
+
+@pytest.mark.parametrize(("scenario", "variant"), drawn(WHOLE))
 def test_every_recorded_message_is_decoded(scenario: str, variant: str, tmp_path: Path) -> None:
     """Each kind of event comes as often as TiCDC's recorder counted it."""
     found = counts(events(decoder_of(PROTOCOL, scenario, variant, tmp_path), scenario, variant))
@@ -41,7 +48,7 @@ def test_every_recorded_message_is_decoded(scenario: str, variant: str, tmp_path
     assert 0 < found["bootstrap"] < 200
 
 
-@pytest.mark.parametrize(("scenario", "variant"), RESOLVED)
+@pytest.mark.parametrize(("scenario", "variant"), drawn(RESOLVED))
 def test_rows_lead_to_what_sql_shows_at_every_watermark(scenario: str, variant: str, tmp_path: Path) -> None:
     """At each resolved ts the model's tables hold exactly the cells that SQL showed."""
     mirror = Mirror(decoder_of(PROTOCOL, scenario, variant, tmp_path), scenario, variant)

@@ -99,6 +99,7 @@ def _convert(decoder: Decoder, version: TableVersion, change: RowChange) -> None
                     to_array([image[column.name]], column, decoder.wire, TypeRules(), column.name)
 
 
+@pytest.mark.soak
 @pytest.mark.parametrize(("protocol", "variant"), FEEDS)
 def test_mutated_messages_give_events_or_decode_errors(protocol: str, variant: str) -> None:
     """Thousands of flips, cuts, insertions and repetitions raise nothing but DecodeError."""

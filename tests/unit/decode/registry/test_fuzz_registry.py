@@ -123,6 +123,7 @@ class Outcome:
                         )
 
 
+@pytest.mark.soak
 @pytest.mark.parametrize("variant", VARIANTS)
 def test_damaged_messages_lead_to_events_or_named_errors(variant: str) -> None:
     """Thousands of flipped, cut, swollen and random keys and values raise nothing but DecodeError."""

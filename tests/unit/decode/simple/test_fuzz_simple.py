@@ -104,6 +104,7 @@ def _versions() -> dict[Any, list[Any]]:
 VERSIONS = _versions()
 
 
+@pytest.mark.soak
 @pytest.mark.parametrize("variant", ["simple-json", "simple-avro", "simple-json-checksum-shanghai"])
 @pytest.mark.timeout(120)
 def test_mutated_messages_give_events_or_decode_errors(variant: str) -> None:

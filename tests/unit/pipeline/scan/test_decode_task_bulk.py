@@ -147,7 +147,10 @@ def both_ways(monkeypatch: pytest.MonkeyPatch, source: MessageSource, variant: s
     return summary(slow), summary(scan(source, variant, **known))
 
 
-@pytest.mark.parametrize(("scenario", "variant"), FEEDS)
+@pytest.mark.parametrize(
+    ("scenario", "variant"),
+    [pytest.param(*feed, marks=() if feed[0] in ("types", "ddl") else pytest.mark.soak) for feed in FEEDS],
+)
 def test_rows_at_once_are_the_rows_one_by_one(scenario: str, variant: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Values, places, counts, versions, DDL and errors of every recorded feed are the same either way."""
     slow, quick = both_ways(monkeypatch, MessageSource(scenario, variant), variant)
@@ -242,7 +245,7 @@ def test_rows_behind_a_ddl_that_came_before_it_are_dropped(
     ("scenario", "variant"),
     [
         ("workload", "simple-json"),
-        ("workload", "canal-json-ext"),
+        pytest.param("workload", "canal-json-ext", marks=pytest.mark.soak),
         ("pk", "avro-precise"),
         ("pk", "debezium-avro"),
         ("pk", "debezium"),
