@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from typing import Generic, NamedTuple, Protocol
 
 from applier.changefeed.message import Messages
@@ -73,14 +74,15 @@ class SourceRunner:
         source: The source.
         tasks: Spark's tasks, and the rows that they keep.
         places: Decides where.
-        processes: Processes of this machine that decode what this one reads, this one included.
+        processes: Processes of this machine that decode what this one reads at the most, this one included; never more
+            than processors.
     """
 
     def __init__(self, source: Source, tasks: TaskRows, places: Places, processes: int = 4) -> None:
         self.source = source
         self.places = places
         self._tasks = tasks
-        self._pool = WorkerPool(processes)
+        self._pool = WorkerPool(min(processes, tasks.slots, os.cpu_count() or 1))
         self._heavy: Window | None = None
 
     @property
