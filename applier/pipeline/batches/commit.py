@@ -121,6 +121,7 @@ def _committed(targets: TargetTables, item: Prepared, *, is_complete: bool) -> A
         with attempt as plan:
             if not writer.take(work, rows.staged(plan)):
                 writer.take(work, rows.staged(replace(plan, exact=False)))
+    rows.let_go()
     applied = writer.applied(work)
     targets.committed(writer, applied.snapshot_id)
     return applied

@@ -72,6 +72,9 @@ class BatchRows(Protocol):
             TableMismatch, ValueRefused, SchemaChangeRefused, TransientError: They cannot be staged.
         """
 
+    def let_go(self) -> None:
+        """They are committed: what is kept of them for another attempt may go, as other tables still wait."""
+
 
 class Stager(Protocol):
     """Stages the batches of a window."""
@@ -127,6 +130,10 @@ class RowsHere:
     def staged(self, plan: Stage) -> StagedBatch:
         """See `BatchRows`."""
         return plan.run(self._merged())
+
+    def let_go(self) -> None:
+        """See `BatchRows`."""
+        self._changes = None
 
     def _merged(self) -> Changes:
         if self._changes is None:
@@ -261,6 +268,9 @@ class RowsInTasks:
         if isinstance(self.outcome, ApplierError):
             raise self.outcome
         return self.outcome or StagedBatch([], 0, {}, 0, {})
+
+    def let_go(self) -> None:
+        """See `BatchRows`: none are here."""
 
     def take(self, outcome: Outcome) -> None:
         """Take note of what became of it, and of what its look for new keys has cost."""
