@@ -182,6 +182,7 @@ def test_a_topic_made_anew_with_more_messages_is_named(
         assert pipeline.state.resolved_ts == reached
 
 
+@pytest.mark.soak
 def test_a_mirror_that_keeps_the_offsets_is_accepted_once(
     spark: SparkSession, kafka: Broker, lake: dict[str, str], tmp_path: Path
 ) -> None:

@@ -11,11 +11,12 @@ from confluent_kafka import Producer
 from applier.commands import dead_letters
 from applier.config import settings
 from tests import recordings
-from tests.integration.test_kafka_source import from_kafka, produce
+from tests.integration.test_kafka_source import from_kafka, produce, run_to_end
 from tests.placing import place_by
 from tests.recovery.process import Applier, once
 from tests.replay import Replay, differences, replay
 from tests.services.kafka import send
+from tests.spark.test_backfill import run as backfill
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -114,25 +115,50 @@ def test_a_row_that_did_not_fit_into_memory_is_made_up_for_once_there_is_more(ka
     assert differences(found, recordings.expected("pk")[-1]) == []
 
 
-@pytest.mark.timeout(600)
-def test_rows_above_the_limit_are_set_aside_and_made_up_for_once_it_is_raised(kafka: Broker, tmp_path: Path) -> None:
-    """Exit 1 while a dead letter is left, and 0 once all of them are applied; then every cell is right."""
+def limited(broker: Broker, folder: Path, lake: dict[str, str], name: str) -> tuple[Replay, int]:
+    """A recorded feed some of whose messages are above the limit of its configuration, and how many."""
     records = list(recordings.records("txns", "simple-json"))
     limit = 3_500
     large = [record for record in records if len(record["value"]) > limit]
     assert 0 < len(large) < 100
-    topics = produce(kafka.bootstrap, records, topic_prefix="limit-")
-    lake = {"type": "jdbc", "uri": f"jdbc:sqlite:{tmp_path}/catalog.db", "warehouse": f"{tmp_path}/tables"}
-    found = from_kafka(replay("txns", "simple-json", lake, tmp_path, "simple"), kafka.bootstrap, topics)
+    topics = produce(broker.bootstrap, records, topic_prefix=f"{name}-")
+    found = from_kafka(replay("txns", "simple-json", lake, folder, "simple", name=name), broker.bootstrap, topics)
     found.raw["source"]["max_message_bytes"] = limit
     found.raw["changefeed"] |= DEAD_LETTER
+    return found, len(large)
+
+
+def test_rows_above_the_limit_are_set_aside_and_made_up_for(
+    spark: SparkSession, kafka: Broker, lake: dict[str, str], tmp_path: Path
+) -> None:
+    """Nothing is made up for below the limit, and every cell is right once it is raised."""
+    found, large = limited(kafka, tmp_path, lake, "limit-here")
+    run_to_end(found, spark)
+    assert differences(found, recordings.expected("txns")[-1])
+    assert len(letters(found)) == large
+
+    backfill(found, None, dead_letters=True)
+    assert len(letters(found)) == large
+    found.raw["source"]["max_message_bytes"] = 10_000
+    backfill(found, None, dead_letters=True)
+
+    assert differences(found, recordings.expected("txns")[-1]) == []
+    assert letters(found) == []
+
+
+@pytest.mark.soak
+@pytest.mark.timeout(600)
+def test_rows_above_the_limit_are_set_aside_and_made_up_for_once_it_is_raised(kafka: Broker, tmp_path: Path) -> None:
+    """Exit 1 while a dead letter is left, and 0 once all of them are applied; then every cell is right."""
+    lake = {"type": "jdbc", "uri": f"jdbc:sqlite:{tmp_path}/catalog.db", "warehouse": f"{tmp_path}/tables"}
+    found, large = limited(kafka, tmp_path, lake, "limit")
 
     passed = once(found.raw, tmp_path)
 
     assert (passed.code, passed.said) == (0, "")
     assert differences(found, recordings.expected("txns")[-1])
     shown = letters(found)
-    assert len(shown) == len(large)
+    assert len(shown) == large
     assert all("source.max_message_bytes is 3,500" in why for _, why in shown)
 
     left = Applier(found.raw, tmp_path, "--dead-letters", command="backfill").wait()

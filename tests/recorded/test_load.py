@@ -230,6 +230,7 @@ def test_rows_that_were_read_in_another_form_do_not_count(
         assert [p for p in unexplained(found, state, "canal-json") if p.startswith(str(accounts))] == []
 
 
+@pytest.mark.soak
 def test_a_loaded_table_lies_as_the_configuration_says(
     spark: SparkSession, lake: dict[str, str], tmp_path: Path
 ) -> None:

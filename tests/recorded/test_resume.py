@@ -51,7 +51,7 @@ TOGETHER = {
 """The same for all tables at once. A place is the number of a recorded state, or a share of the feed."""
 
 EVERY_TIME = {
-    ("ddl", "canal-json-ext", "64", ALL),
+    ("partition", "canal-json-ext", "1/3", ALL),
 }
 """What `make test` runs; `make test-recorded` runs every case."""
 
@@ -122,13 +122,14 @@ class Absence:
 
     def go_to(self, state: Mapping[str, Any] | None, ends: Ends) -> None:
         """Step as far as the ends allow, and compare with the recorded state."""
-        while self._step(ends).moved:
+        # A window without a watermark moves nothing, and the next one is longer.
+        while (step := self._step(ends)).moved or not step.complete:
             pass
         self._compare(state)
 
     def finish(self, state: Mapping[str, Any] | None, ends: Ends) -> None:
         """Step on until nothing is being brought back."""
-        while (step := self._step(ends)).moved or step.resuming:
+        while (step := self._step(ends)).moved or step.resuming or not step.complete:
             pass
         self._compare(state)
 

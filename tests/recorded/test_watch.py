@@ -26,11 +26,10 @@ OF_THE_PROCESS = ("now", "lag_seconds", "steps", "explanation", "max_lag_seconds
 @pytest.mark.parametrize(
     ("scenario", "variant", "messages"),
     [
-        ("partition", "open", 40),
+        ("partition", "open", 10),
         pytest.param("ddl", "simple-json", 40, marks=pytest.mark.soak),
         pytest.param("ddl", "simple-json", 10, marks=pytest.mark.soak),
         pytest.param("workload", "canal-json-ext", 150, marks=pytest.mark.soak),
-        pytest.param("partition", "open", 10, marks=pytest.mark.soak),
     ],
 )
 def test_the_page_knows_what_the_catalog_shows(
