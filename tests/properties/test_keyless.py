@@ -10,7 +10,6 @@ import os
 import random
 from collections import Counter, defaultdict
 from collections.abc import Sequence
-from typing import cast
 
 import pyarrow as pa
 import pytest
@@ -23,7 +22,7 @@ from applier.decode.options import DecoderOptions
 from applier.order.bags import IMAGE, together
 from applier.order.feed_order import ResolvedOrder
 from applier.order.merge import merge
-from applier.order.pieces import Pieces, shares, within
+from applier.order.pieces import shares, within
 from applier.pipeline.scan.decode_task import DecodeTask
 from applier.pipeline.scan.task_result import Part, TaskResult
 from tests.lab import bag
@@ -62,7 +61,7 @@ def test_rows_sent_again_to_other_partitions_count_once(seed: int) -> None:
 def _parted(parts: Sequence[Part]) -> list[list[str]]:
     """What shares of the rows make of them, each of its own; what is found may be in any of them."""
     cuts = [part.apart(0, number, (), 4) for number, part in enumerate(parts)]
-    told = [cast("Pieces", part.rows) for part, _ in cuts]
+    told = [part.away for part, _ in cuts]
     found: list[list[str]] = [[], []]
     for share in shares(told, sum(one.size for one in told) / 3):
         rows = [

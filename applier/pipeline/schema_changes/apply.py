@@ -123,8 +123,9 @@ class DdlApplier:
                 self.state.record([decided(change, group, "refused", placed.what)])
                 raise placed from refusal
             if done:
-                admits = self._rules.include.admits
-                table_records.hold(self.state, self.targets, self._there(group), known, admits)
+                is_left_out = verdict.ignored_for is IgnoredFor.LEFT_OUT
+                there = self._there(group)
+                table_records.hold(self.state, self.targets, there, known, is_left_out=is_left_out)
             if decision.decision in _MADE:
                 _list(self.targets, group)
             if not done and not verdict.is_given_up:

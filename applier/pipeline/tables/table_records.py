@@ -6,7 +6,7 @@ true of the rows that are there. What a table says counts where the checkpoint t
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from dataclasses import replace
 
@@ -69,7 +69,8 @@ def hold(
     targets: TargetTables,
     names: Iterable[TableName],
     before: Mapping[TableName, Completeness],
-    admits: Callable[[TableName], bool],
+    *,
+    is_left_out: bool,
 ) -> None:
     """Let tables lack what they lack by their own word, behind a DDL that they have already.
 
@@ -80,7 +81,7 @@ def hold(
         targets: The tables.
         names: The tables that have the DDL, and are there behind it.
         before: What was known before it: a parked table may be due since it said that it is parked.
-        admits: Whether `tables.include` admits a table.
+        is_left_out: `tables.include` leaves them out now.
     """
     for name in names:
         said, record, known = state.unsaid.get(name), told(targets, name), before.get(name)
@@ -89,7 +90,7 @@ def hold(
         own = said.judged if said is not None and said.judged is not None and said.record == record else record.known
         if own.is_parked and known is not None and known.is_parked:
             own = known
-        elif not own.is_parked and not admits(name):
+        elif not own.is_parked and is_left_out:
             # A step that died made it, and since then its rows are left out.
             own = Completeness(Reason(Why.LEFT_OUT), targets.applied_ts(name) or 0)
         _take_worse(state, name, own)
