@@ -48,6 +48,7 @@ class Replay(JobRun):
             TransientError: Something outside does not answer, or a table was written meanwhile.
             TerminalError: The range cannot be read.
         """
+        self._give_up_doubled()
         self._leave_out_stopped()
         self._take_in()
         failpoints.reach("resume-taken-in")
@@ -179,6 +180,18 @@ class Replay(JobRun):
             raise TableMismatch(what, BY_HAND)
         self.copies.take(*found)
         return found[0].tso
+
+    def _give_up_doubled(self) -> None:
+        """Give up tables that are said to begin at one place: each has one of its own, so all but one are wrong."""
+        places = due(self.main.state)
+        for name, at in places.items():
+            others = [str(other) for other, place in places.items() if other != name and place.key == at.key]
+            if others:
+                so, ts = " and ".join(others), at.ts
+                what = (
+                    f"Table {name} cannot have begun as {at.name} at commit ts {ts}: so has {so}, by the audit of DDL."
+                )
+                parking.give_up(self.main.state, name, TableMismatch(what, BY_HAND), is_lost=True)
 
     def _leave_out_stopped(self) -> None:
         """Leave out tables that need not be brought back any more: they were dropped, forgotten, or parked again."""

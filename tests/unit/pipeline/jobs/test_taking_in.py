@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any, cast
 from unittest import mock
 
+from applier.changefeed.checkpoint import Checkpoint, Holder
 from applier.changefeed.completeness import Completeness, Reason, Why
 from applier.changefeed.position import FeedPosition
+from applier.changefeed.table import TableName
 from applier.pipeline.jobs.replay import Replay
+from applier.pipeline.state import State
 from tests.builders import ACCOUNT, version
 
 
@@ -25,3 +29,19 @@ def test_a_table_that_was_loaded_once_is_known_to_be_in_the_job() -> None:
     Replay._begin(cast("Replay", job), ACCOUNT, FeedPosition(ACCOUNT, 12, version=10))
 
     assert state.loaded == {ACCOUNT: 10}
+
+
+def test_tables_that_are_said_to_begin_at_one_place_are_given_up() -> None:
+    """A job would take the second one in for ever, as it finds its members by their places."""
+    place, other = FeedPosition(ACCOUNT, 29), FeedPosition(ACCOUNT, 30)
+    known = Completeness(Reason(Why.REBUILT), position=place, is_due=True)
+    names = [TableName("shop", name) for name in ("a", "b", "c")]
+    found = {name: replace(known, position=at) for name, at in zip(names, (place, place, other), strict=True)}
+    main = State(mock.Mock(), Checkpoint(1, 1, 40, 0, Holder("t", "h")))
+    main.completeness = dict(found)
+
+    Replay._give_up_doubled(cast("Replay", SimpleNamespace(main=SimpleNamespace(state=main))))
+
+    assert [main.completeness[name].is_due for name in names] == [False, False, True]
+    assert main.completeness[names[0]].position is None
+    assert main.completeness[names[0]].reason.detail.endswith("at commit ts 29: so has shop.b, by the audit of DDL")
