@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import zlib
+from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import reduce
@@ -51,7 +52,8 @@ class Archive:
     caller removes the folder for that copy.
 
     Raises:
-        SourceLost: There is no such folder, it holds no archive, or a line is not a record.
+        SourceLost: There is no such folder, it holds no archive, or a line is not a record; every method, if a file is
+            gone, or damaged.
     """
 
     def __init__(self, folder: Path, staging: Path) -> None:
@@ -59,12 +61,23 @@ class Archive:
         self.files = [str(file) for file in files if file.suffix == ".parquet"]
         if lines := [file for file in files if file.suffix != ".parquet"]:
             self.files.append(str(_stage(lines, staging / "messages.parquet")))
+        self._folder = folder
         with _read(folder):
             self._data = ds.dataset(self.files, format="parquet")
 
+    def _table(self, columns: Sequence[str], where: pc.Expression | None = None) -> pa.Table:
+        try:
+            with _read(self._folder):
+                return self._data.to_table(columns=list(columns), filter=where)
+        except SourceLost:
+            for file in map(Path, self.files):
+                with _read(file), pq.ParquetFile(file) as parquet:
+                    deque(parquet.iter_batches(), maxlen=0)  # The file that cannot be read is named.
+            raise
+
     def bounds(self) -> dict[TopicPartition, OffsetRange]:
         """See `Source`."""
-        rows = self._data.to_table(columns=_PLACES).group_by(_PLACES[:2])
+        rows = self._table(_PLACES).group_by(_PLACES[:2])
         return {
             TopicPartition(row["topic"], row["partition"]): OffsetRange(row["offset_min"], row["offset_max"] + 1)
             for row in rows.aggregate([("offset", "min"), ("offset", "max")]).to_pylist()
@@ -74,7 +87,7 @@ class Archive:
         """See `Source`."""
         moment = pa.scalar(milliseconds * 1000, pa.timestamp("us", tz="UTC"))
         late = pc.field("timestamp").is_null() | (pc.field("timestamp") >= moment)
-        rows = self._data.to_table(columns=_PLACES, filter=late).group_by(_PLACES[:2])
+        rows = self._table(_PLACES, late).group_by(_PLACES[:2])
         return {place: span.end for place, span in self.bounds().items()} | {
             TopicPartition(row["topic"], row["partition"]): row["offset_min"]
             for row in rows.aggregate([("offset", "min")]).to_pylist()
@@ -82,7 +95,7 @@ class Archive:
 
     def collect(self, window: Window) -> Messages:
         """See `Source`."""
-        return _messages(self._data, window)
+        return _messages(self._table(MESSAGE_SCHEMA.names, _inside(window)))
 
     def read(self, window: Window) -> Messages:
         """See `Source`."""
@@ -111,11 +124,10 @@ def in_windows(files: Sequence[str], windows: Iterable[Window]) -> Iterator[Part
     with _read(Path(files[0]).parent):
         data = ds.dataset(files, format="parquet")
         for window in windows:
-            yield from _messages(data, window).items()
+            yield from _messages(data.to_table(columns=MESSAGE_SCHEMA.names, filter=_inside(window))).items()
 
 
-def _messages(data: ds.Dataset, window: Window) -> Messages:
-    found = data.to_table(columns=MESSAGE_SCHEMA.names, filter=_inside(window))
+def _messages(found: pa.Table) -> Messages:
     return dict(by_place(found.cast(MESSAGE_SCHEMA).sort_by(MESSAGE_ORDER)))
 
 
@@ -162,7 +174,9 @@ def _read(file: Path) -> Iterator[None]:
     try:
         yield
     except (OSError, EOFError, zlib.error, pa.ArrowException) as error:
-        reason = "it is damaged" if isinstance(error, (EOFError, gzip.BadGzipFile)) else reason_of(error)
+        # Arrow gives no error of the system for what it cannot decode.
+        is_damaged = isinstance(error, EOFError) or (isinstance(error, OSError) and error.errno is None)
+        reason = "it is damaged" if is_damaged else reason_of(error)
         hint = "replace the file, or take it out of source.archive if its messages are not needed."
         raise SourceLost(f"Cannot read {file} of the archive: {reason}.", hint) from error
 

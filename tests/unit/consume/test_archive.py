@@ -7,6 +7,7 @@ import gzip
 import json
 from pathlib import Path
 
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
@@ -81,6 +82,23 @@ def test_what_is_no_archive_is_named(tmp_path: Path, name: str, text: str, sente
     (tmp_path / name).write_text(text)
     with pytest.raises(SourceLost, match=sentence):
         Archive(tmp_path, tmp_path / "staging")
+
+
+def test_a_file_whose_rows_are_damaged_is_named(tmp_path: Path) -> None:
+    """Its end can be read, and so it was opened; the others are whole."""
+    for number in range(2):
+        rows = [{"topic": "t", "partition": number, "offset": at, "value": bytes([at]) * 5_000} for at in range(200)]
+        pq.write_table(pa.Table.from_pylist(rows, MESSAGE_SCHEMA), tmp_path / f"{number}.parquet", compression="zstd")
+    damaged = tmp_path / "1.parquet"
+    held = bytearray(damaged.read_bytes())
+    held[len(held) // 8 : len(held) // 2] = bytes(len(held) // 2 - len(held) // 8)
+    damaged.write_bytes(held)
+    archive = Archive(tmp_path, tmp_path / "staging")
+    window = Window({TopicPartition("t", number): OffsetRange(0, 200) for number in range(2)})
+
+    for read in (lambda: archive.collect(window), lambda: list(archive.chunks(window))):
+        with pytest.raises(SourceLost, match=r"Cannot read .*/1\.parquet of the archive: it is damaged"):
+            read()
 
 
 def test_a_place_that_takes_no_copy_is_named(folder: Path, tmp_path: Path) -> None:
