@@ -10,7 +10,7 @@ from applier.errors import TerminalError, TransientError, Unreachable
 from applier.runtime import terminal
 from applier.runtime.logs import logger
 from applier.runtime.stop_requests import STOPPING, leaving, stop_signals
-from applier.runtime.threads import Asking, side_by_side
+from applier.runtime.threads import Asking, ask_all
 from applier.sink.control.control import unix_ms
 from applier.sink.control.lease import may_take, process_start, this_process
 
@@ -57,7 +57,7 @@ def refuse(
 
     shown = terminal.waiting("asking Kafka and the catalog", passes=True)
     with stop_signals(config.run.stop_seconds), leaving(), STOPPING.waiting(), shown:
-        side_by_side([catalog, kafka], _SECONDS, is_lasting)
+        ask_all([catalog, kafka], _SECONDS, is_lasting)
     for one in (catalog, kafka):
         if one.error is not None and is_lasting(one):
             raise one.error

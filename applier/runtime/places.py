@@ -20,6 +20,9 @@ class Where(StrEnum):
     """In Spark's tasks, where rows stay until they are files."""
 
 
+_NO_TASKS = "no task of Spark runs elsewhere"
+
+
 class Placement(NamedTuple):
     """Where rows run, and why, as a clause for the log."""
 
@@ -29,7 +32,7 @@ class Placement(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Places:
-    """All thresholds, and the one function that compares with them; measured in docs/dev/performance.md.
+    """All thresholds, and the one function that compares with them.
 
     Attributes:
         has_tasks: Rows may stay in Spark's tasks: they run on other machines, or the configuration says so.
@@ -60,12 +63,12 @@ class Places:
         if not messages:
             # A job at each look that finds nothing would keep the executors that wait for it.
             return Placement(Where.HERE, "it has no message")
-        choice = self._choose(size, min(self.window_bytes, most), is_forced=self.is_forced)
-        if choice.where is not Where.HERE or size <= min(self.window_bytes, most):
-            return choice
+        limit = min(self.window_bytes, most)
+        if self.has_tasks or size <= limit:
+            return self._choose(size, limit, is_forced=self.is_forced)
         if is_started or waiting >= self.process_messages:
-            return Placement(Where.PROCESSES, f"{waiting} messages wait, and no task of Spark runs elsewhere")
-        return Placement(Where.IN_CHUNKS, choice.because)
+            return Placement(Where.PROCESSES, f"{waiting} messages wait, and {_NO_TASKS}")
+        return Placement(Where.IN_CHUNKS, _NO_TASKS)
 
     def of_rows(self, size: float) -> Placement:
         """Where rows are staged that tasks have decoded."""
@@ -81,7 +84,6 @@ class Places:
         if size <= least and not is_forced:
             return Placement(Where.HERE, f"{size:.0f} bytes are at most {least}")
         if not self.has_tasks:
-            return Placement(Where.HERE, "no task of Spark runs elsewhere")
-        return Placement(
-            Where.TASKS, "source.engine is spark" if size <= least else f"{size:.0f} bytes are above {least}"
-        )
+            return Placement(Where.HERE, _NO_TASKS)
+        because = "source.engine is spark" if size <= least else f"{size:.0f} bytes are above {least}"
+        return Placement(Where.TASKS, because)

@@ -58,9 +58,7 @@ class Asking(threading.Thread):
                 self._parts.close()
 
 
-def side_by_side(
-    asked: Sequence[Asking], seconds: float, is_enough: Callable[[Asking], bool] = lambda _: False
-) -> None:
+def ask_all(asked: Sequence[Asking], seconds: float, is_enough: Callable[[Asking], bool] = lambda _: False) -> None:
     """Ask systems at the same time, until each has ended, or what one has is enough, or the seconds are over."""
     for one in asked:
         one.start()

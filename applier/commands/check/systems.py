@@ -28,7 +28,7 @@ from applier.errors import ApplierError, ConfigError, DecodeError, SourceLost, T
 from applier.pipeline.first_look import lost_catalog, new_lake
 from applier.runtime.figures import counted
 from applier.runtime.jvm import jars, java_home
-from applier.runtime.threads import Asking, side_by_side
+from applier.runtime.threads import Asking, ask_all
 from applier.sink.format.storage import is_local, try_out
 from applier.wording import WAY_TO_THE_LAKE
 
@@ -62,11 +62,11 @@ def ask(config: Config, seconds: float = SECONDS) -> Systems:
     """Ask all systems of a configuration. What fails, or takes longer, hides nothing else."""
     found = Systems()
     asked = [Asking(name, parts) for name, parts in _all(config, found)]
-    side_by_side(asked, seconds)
-    return Systems(tuple(answer for system in asked for answer in _told(system, seconds)), found.findings)
+    ask_all(asked, seconds)
+    return Systems(tuple(answer for system in asked for answer in _answers_of(system, seconds)), found.findings)
 
 
-def _told(system: Asking, seconds: float) -> Iterator[SystemAnswer]:
+def _answers_of(system: Asking, seconds: float) -> Iterator[SystemAnswer]:
     """The answers so far; one that is not there yet is named."""
     is_late, error = system.is_alive(), system.error
     for checked, said in [*system.answers]:

@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from applier.changefeed.change_batch import Changes
 from applier.changefeed.message import TopicPartition
-from applier.changefeed.table import TableName, TableShape, TableVersion
+from applier.changefeed.table import Keyed, TableName, TableShape, TableVersion
 from applier.changefeed.ts import LOGICAL
 from applier.changefeed.types import TypeRules
 from applier.changefeed.window import OffsetRange
@@ -198,6 +198,11 @@ class Merging(NamedTuple):
     shape: TableShape
     by_place: bool
     exact: bool
+
+    @property
+    def key(self) -> tuple[str, ...] | None:
+        """Names of the key columns; None for a table without a key."""
+        return self.shape.key if isinstance(self.shape, Keyed) else None
 
     def merged(self, parts: Sequence[pa.Table]) -> Changes:
         """The changes that all parts together make.

@@ -83,6 +83,7 @@ class Prepared(NamedTuple):
     name: TableName
     writer: TableWriter
     stamp: Stamp
+    key: tuple[str, ...] | None
     exact: bool
     rows: BatchRows
 
@@ -107,7 +108,8 @@ def _prepared(targets: TargetTables, batch: Batch, tracked: Tables, stager: Stag
     exact = order.has_watermark and _is_exact(writer, stamp) and batch.is_above(writer.known)
     fits = batch.fits(now, writer.table, None if order.parts_at_ddl else targets.maker.rules)
     merging = batch.merging(by_place=order.by_place, exact=exact)
-    return Prepared(batch.name, writer, stamp, exact, stager.rows(batch, fits, merging, writer, exact=exact))
+    rows = stager.rows(batch, fits, merging, writer, exact=exact)
+    return Prepared(batch.name, writer, stamp, merging.key, exact, rows)
 
 
 def _committed(targets: TargetTables, item: Prepared, *, is_complete: bool) -> Applied | None:
@@ -117,7 +119,7 @@ def _committed(targets: TargetTables, item: Prepared, *, is_complete: bool) -> A
         return None
     lacking = {} if is_complete else table_records.doubted(targets, item.name, Reason(Why.NOT_FOUND))
     work = CommitWork(is_complete=is_complete, lacking=lacking)
-    for attempt in writer.attempts(work, item.stamp, rows.key, exact=item.exact):
+    for attempt in writer.attempts(work, item.stamp, item.key, exact=item.exact):
         with attempt as plan:
             if not writer.take(work, rows.staged(plan)):
                 writer.take(work, rows.staged(replace(plan, exact=False)))

@@ -20,7 +20,7 @@ import pyarrow as pa
 
 from applier.changefeed.change_batch import Changes
 from applier.changefeed.packing import packed
-from applier.changefeed.table import Keyed, Keyless, TableName
+from applier.changefeed.table import Keyless, TableName
 from applier.consume.source import KeptRows, PieceId
 from applier.errors import ApplierError, OutsideRefused, TableMismatch, TransientError, worst
 from applier.order.bags import IMAGE, together
@@ -56,10 +56,6 @@ Outcome: TypeAlias = StagedBatch | ApplierError | None
 
 class BatchRows(Protocol):
     """The rows of one batch, fitted and merged where they are."""
-
-    @property
-    def key(self) -> tuple[str, ...] | None:
-        """Names of the key columns; None for a table without a key."""
 
     @property
     def is_empty(self) -> bool:
@@ -102,11 +98,6 @@ def stager_of(scan: WindowScan, places: Places) -> Stager:
     return StagerInTasks(scan.kept, scan.job.limits.splits, size)
 
 
-def key_of(merging: Merging) -> tuple[str, ...] | None:
-    """Names of the key columns of a batch; None for a table without a key."""
-    return merging.shape.key if isinstance(merging.shape, Keyed) else None
-
-
 @dataclass(slots=True)
 class RowsHere:
     """Rows of a batch that are in this process, or are brought to it; see `BatchRows`."""
@@ -116,11 +107,6 @@ class RowsHere:
     merging: Merging
     kept: KeptRows | None = None
     _changes: Changes | None = field(default=None, init=False)
-
-    @property
-    def key(self) -> tuple[str, ...] | None:
-        """See `BatchRows`."""
-        return key_of(self.merging)
 
     @property
     def is_empty(self) -> bool:
@@ -202,8 +188,7 @@ class ShareTask:
 
     def _rows(self, place: tuple[int, int], bodies: Mapping[PieceId, pa.Buffer]) -> pa.Table:
         shape = self.merging.shape
-        key = shape.key if isinstance(shape, Keyed) else (IMAGE,)
-        own = partial(within, key=key, splits=self.splits, share=self.share)
+        own = partial(within, key=self.merging.key or (IMAGE,), splits=self.splits, share=self.share)
         pieces = read_pieces(self.wanted[place], place, bodies, own)
         rows = pa.concat_tables([piece.replace_schema_metadata(None) for piece in pieces])
         return together(rows) if isinstance(shape, Keyless) and self.share.is_all else rows
@@ -249,11 +234,6 @@ class RowsInTasks:
     outcome: Outcome = field(default=None)
 
     @property
-    def key(self) -> tuple[str, ...] | None:
-        """See `BatchRows`."""
-        return key_of(self.merging)
-
-    @property
     def is_empty(self) -> bool:
         """See `BatchRows`; as the first job has shown."""
         return self.plan is not None and self.outcome is None
@@ -285,11 +265,11 @@ class RowsInTasks:
             return
         parts = [part.away for part in self.batch.parts]
         by_place = {(part.task, part.part): (part, fit) for part, fit in zip(parts, self.fits, strict=True)}
-        splits = self.stager.splits.get(self.batch.name, ()) if self.key else ()
-        if not self.key:
+        splits = self.stager.splits.get(self.batch.name, ()) if self.merging.key else ()
+        if not self.merging.key:
             # Each share looks for its rows in all files: more shares than slots would take longer than one.
             most_bytes = max(most_bytes, sum(part.size for part in parts) / self.stager.kept.slots)
-        found = shares(parts, most_bytes) if _may_part(parts, self.key, plan.layout.schema) else [Share()]
+        found = shares(parts, most_bytes) if _may_part(parts, self.merging.key, plan.layout.schema) else [Share()]
         sampled = (plan.index.snapshot_id or 0) % len(found)
         for at_share, share in enumerate(found):
             wanted = {
@@ -332,7 +312,7 @@ class StagerInTasks:
         plan = None
         # What another writer or an answer that is lost makes fail here, an attempt plans on what is there then.
         with suppress(TransientError, TableMismatch):
-            plan = writer.plan(key_of(merging), exact=exact)
+            plan = writer.plan(merging.key, exact=exact)
         return RowsInTasks(self, batch, fits, merging, plan)
 
     def stage_ahead(self, every: Sequence[BatchRows]) -> None:

@@ -6,6 +6,7 @@ and takes each table in when it comes to the table's own place.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Literal, TypeAlias
@@ -182,15 +183,14 @@ class Replay(JobRun):
         return found[0].tso
 
     def _give_up_doubled(self) -> None:
-        """Give up tables that are said to begin at one place: each has one of its own, so all but one are wrong."""
+        """Give up tables that are said to have left the feed at one place: for all but one of them that is wrong."""
         places = due(self.main.state)
-        for name, at in places.items():
-            others = [str(other) for other, place in places.items() if other != name and place.key == at.key]
-            if others:
-                so, ts = " and ".join(others), at.ts
-                what = (
-                    f"Table {name} cannot have begun as {at.name} at commit ts {ts}: so has {so}, by the audit of DDL."
-                )
+        counts = Counter(at.key for at in places.values())
+        for key in (key for key, count in counts.items() if count > 1):
+            names = [name for name, at in places.items() if at.key == key]
+            together = " and ".join(map(str, names))
+            what = f"Tables {together} cannot all have left the feed at one place, as {places[names[0]].name}."
+            for name in names:
                 parking.give_up(self.main.state, name, TableMismatch(what, BY_HAND), is_lost=True)
 
     def _leave_out_stopped(self) -> None:

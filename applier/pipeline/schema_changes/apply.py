@@ -113,7 +113,7 @@ class DdlApplier:
             verdict = self._rules.decide(change, group, self.state.parked, self.state.ddl)
             if verdict.ignored_for is IgnoredFor.CONFIGURED and not done and self._is_made(ddl):
                 verdict = Verdict("applied")
-            known = dict(self.state.completeness)
+            known = dict(self.state.completeness) if done else {}
             try:
                 with terminal.waiting(f"applying {shown(change.sql)}"):
                     decision = self._carry_out(change, group, verdict, done=done)

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from applier.runtime.threads import Asking, beside, side_by_side
+from applier.runtime.threads import Asking, ask_all, beside
 
 
 def test_work_goes_on_until_the_block_ends_however_it_does() -> None:
@@ -44,7 +44,7 @@ def test_one_that_never_answers_holds_up_no_other() -> None:
 
     for is_enough, seconds in ((lambda one: isinstance(one.error, KeyError), 60), (lambda _: False, 0.2)):
         silent, failing = Asking("silent", [("all", over.wait)]), Asking("failing", [("first", str), ("last", fail)])
-        side_by_side([silent, failing], seconds, is_enough)
+        ask_all([silent, failing], seconds, is_enough)
 
         assert (silent.at, silent.answers, silent.is_alive()) == ("all", [], True)
         assert (failing.at, failing.answers, type(failing.error)) == ("last", [("first", "")], KeyError)

@@ -191,7 +191,7 @@ def test_what_never_answers_is_named() -> None:
     asking = Asking("Kafka", [("Kafka", lambda: "It answers."), ("messages", wait)])
     asking.start()
     begun.wait()
-    told = [*systems._told(asking, 20)]
+    told = [*systems._answers_of(asking, 20)]
     over.set()
     asking.join()
 
@@ -209,7 +209,7 @@ def test_what_a_library_raises_is_told_by_its_kind() -> None:
     asking = Asking("storage", [("storage", fail)])
     asking.run()
 
-    assert [*systems._told(asking, 20)] == [
+    assert [*systems._answers_of(asking, 20)] == [
         SystemAnswer("storage", "cannot tell", "It could not be asked (RuntimeError).")
     ]
 
