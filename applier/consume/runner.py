@@ -68,7 +68,7 @@ class Runner(Protocol):
 
 
 class SourceRunner:
-    """Runs them in this process, in others of this machine, or in Spark's tasks.
+    """Runs row passes in this process, in others of this machine, or in Spark's tasks.
 
     Args:
         source: The source.

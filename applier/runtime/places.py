@@ -32,7 +32,7 @@ class Placement(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Places:
-    """All thresholds, and the one function that compares with them.
+    """The thresholds between places, and the one function that compares with them.
 
     Attributes:
         has_tasks: Rows may stay in Spark's tasks: they run on other machines, or the configuration says so.
