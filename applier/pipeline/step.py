@@ -235,7 +235,7 @@ class Pipeline:
         spent = milliseconds({**stopwatch.seconds, **self._last_checkpoint})
         figures = replace(scan.results, fates=self._applier.fates).counts
         counts = {**figures, "tables": tables, "backlog": found.backlog(next_offsets), **spent}
-        is_read = self._is_read(upto)
+        is_read = self._is_read(upto, is_end=found.is_complete(next_offsets))
         table_records.settle(self.state, self.targets, is_read=is_read)
         done = [ddl.barrier.change.id for ddl in scan.ddl]
         had = passed(scan.job.order.passages, next_offsets)
@@ -246,12 +246,16 @@ class Pipeline:
         is_beyond = scan.results.held or self.state.covered
         self.state.covered = self._reader.covered(self.state.tables) if is_beyond else {}
 
-    def _is_read(self, upto: int) -> bool:
-        """Whether the feed is read as far as tables were when all checkpoints were lost; False where none were."""
+    def _is_read(self, upto: int, *, is_end: bool) -> bool:
+        """Whether the feed is read as far as tables were when all checkpoints were lost; False where none were.
+
+        In offset order a table without rows does not say how far that is: the end of the feed is beyond it.
+        """
         return (
             self.state.checkpoint.is_lost
             and not self.state.covered
             and all(ts <= upto for ts in self.state.ahead.values())
+            and (is_end or self.targets.feed.order.has_watermark)
         )
 
     def _outcome(self, found: NextStep, stopwatch: Stopwatch, *, moved: bool) -> Step:

@@ -627,6 +627,24 @@ def test_in_offset_order_a_create_table_behind_rows_of_a_parked_table_makes_it_n
     assert not is_true(world, "a")
 
 
+def test_in_offset_order_a_table_without_rows_is_not_shown_before_its_create_table(make: Make, lake: Catalog) -> None:
+    """Once checkpoints are lost, the feed is read from its beginning, and the table is there before its DDL."""
+    world = make(order="offset")
+    world.settings["source"] = {"messages_per_step": 1}
+    for name in ("a", "b"):
+        world.create(name)
+    world.run()
+    lose(lake, world, "checkpoints")
+    with world.applier() as pipeline:
+        pipeline.step()
+
+    assert (is_true(world, "a"), is_true(world, "b")) == (True, False)
+
+    world.run()
+
+    assert is_true(world, "b")
+
+
 def test_a_control_table_that_is_set_forward_again_goes_on(make: Make, lake: Catalog) -> None:
     """The first way out that is printed."""
     world = make()
