@@ -387,8 +387,8 @@ def _row(item: Rows, change: Change) -> Record:
 
 def _ddl(item: Ddl) -> Record:
     message: Record = {"version": 1, "type": item.kind, "sql": item.sql, "commitTs": item.ts, "buildTs": 0}
-    if item.schema is not None:
-        message["tableSchema"] = _schema(item.schema)
+    if item.named is not None:
+        message["tableSchema"] = _schema(item.named)
     if item.before is not None:
         message["preTableSchema"] = _schema(item.before)
     return message

@@ -105,6 +105,7 @@ class Ddl:
         ids: Ids of the tables that it concerns.
         names: Their names, before and after.
         before: The table before a RENAME.
+        last: The table after a RENAME of several, under the name that the statement leaves it: each part names that.
     """
 
     ts: int
@@ -115,6 +116,12 @@ class Ddl:
     ids: tuple[int, ...] = ()
     names: tuple[Name, ...] = ()
     before: Schema | None = None
+    last: Schema | None = None
+
+    @property
+    def named(self) -> Schema | None:
+        """The table that its message describes."""
+        return self.last or self.schema
 
 
 @dataclass(slots=True)
@@ -273,7 +280,7 @@ class Database:
         """RENAME TABLE of any number of tables, one after the other, at one commit ts; a swap needs three."""
         ids = tuple(self.tables[name].schema.id for name, _ in pairs if name in self.tables)
         names = tuple(name for pair in pairs for name in pair)
-        ts = self.tick()
+        ts, parts = self.tick(), list[Ddl]()
         for name, to in pairs:
             table = self.tables.pop(name)
             before = table.schema
@@ -286,7 +293,9 @@ class Database:
                 if "." in new and "." not in former and not self.tells_former:
                     former = f"{self._letters.database(name.database)}.{former}"
                 sql = self._letters.words(f"RENAME TABLE {former} TO {new}")
-            self.log.append(Ddl(ts, "RENAME", sql, to.database, table.schema, ids, names, before))
+            parts.append(Ddl(ts, "RENAME", sql, to.database, table.schema, ids, names, before))
+        last = {part.schema.id: part.schema for part in parts if part.schema is not None}
+        self.log += [replace(part, last=part.schema and last[part.schema.id]) for part in parts]
         self._remember(ts, names)
         return ts
 

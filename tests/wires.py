@@ -86,11 +86,11 @@ class ByHand:
         """See `Messages`."""
         if not self.has_ddl:
             return None
-        if item.schema is None:
+        if item.named is None:
             self.wire.of = Columns(database=item.database)
             return self._ddl(item, "", ())
-        self._of(item.schema, item.before)
-        return self._ddl(item, item.schema.name.table, _others(item.schema))
+        self._of(item.named, item.before)
+        return self._ddl(item, item.named.name.table, _others(item.named))
 
     def _ddl(self, item: Ddl, table: str, columns: tuple[str, ...]) -> Message:
         message: Message = self.wire.ddl(item.sql, item.ts, item.kind, table, columns)

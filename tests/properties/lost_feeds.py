@@ -120,7 +120,12 @@ class LostFeed:
         ddl = [item for item in self.feed.database.log if isinstance(item, Ddl)]
         alone = {item.ts for item in ddl if sum(other.ts == item.ts for other in ddl) == 1}
         made = [item for item in ddl if item.kind == "CREATE"]
+        # Without it, the tables that are known do not show who takes the name in a swap.
+        traded = {name for item in ddl if item.ts not in alone for name in item.names}
         others = [item for item in ddl if item.kind in ("RENAME", "ERASE") and item.ts in alone]
+        others = [
+            item for item in others if traded.isdisjoint((*item.names, *([item.schema.name] if item.schema else [])))
+        ]
         chosen = chance.sample(made, min(len(made), chance.choice([0, 0, 1, 2])))
         chosen += chance.sample(others, min(len(others), chance.choice([0, 1, 1, 2])))
         for item in chosen:
