@@ -129,8 +129,7 @@ def status(  # noqa: PLR0913 - each is an option
     from rich.console import Console  # noqa: PLC0415
 
     from applier.commands.status.command import status as examine  # noqa: PLC0415
-    from applier.commands.status.render import Choice, render  # noqa: PLC0415
-    from applier.commands.status.watch import refuse, watching  # noqa: PLC0415
+    from applier.commands.status.render import Choice, refuse, render, watching  # noqa: PLC0415
 
     rules = rules_of(tables)
     modes = {"--json": as_json, "--cut": cut, "--watch": watch is not None}

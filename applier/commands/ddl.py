@@ -9,7 +9,7 @@ from typing import NamedTuple
 from applier.changefeed.completeness import furthest_back
 from applier.commands.catalog_reader import open_lake
 from applier.commands.control_reader import ControlView
-from applier.commands.user_name import user_name
+from applier.commands.tables.command import user_name
 from applier.config.settings import Config
 from applier.errors import ConfigError
 from applier.pipeline.build import assembled

@@ -13,8 +13,7 @@ from applier.config.settings import Config
 from applier.config.watch import AlertKind
 from applier.runtime.escaping import escaped
 from applier.sink.control.rows import SchemaDecision
-from applier.watch.report import StatusReport, TableProgress, iso
-from applier.watch.view import View
+from applier.watch.report import StatusReport, TableProgress, View, iso
 
 HOLD_SECONDS = 15.0
 """Time for which a verdict must hold before it is sent: a lag that swings around its limit must not ring each time."""

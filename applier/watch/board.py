@@ -25,10 +25,9 @@ from applier.sink.iceberg.snapshot import Figures
 from applier.sink.write.table_writer import TableWriter
 from applier.watch.compose import Facts, compose, empty
 from applier.watch.history import History
+from applier.watch.metrics import Exposition
 from applier.watch.progress import TableHead, step_progress, table_progress
-from applier.watch.prometheus.exposition import Exposition
-from applier.watch.report import StepProgress, Trouble
-from applier.watch.view import View
+from applier.watch.report import StepProgress, Trouble, View
 
 STEPS = 20
 """Steps whose stages are shown."""

@@ -16,7 +16,6 @@ from applier.runtime.logs import logger
 from applier.runtime.pulse import PULSE
 from applier.watch.board import Board
 from applier.watch.page import document
-from applier.watch.page.live import Origin
 from applier.watch.server import Answer, Resource, serving
 from applier.watch.webhook import alerting
 
@@ -35,10 +34,10 @@ def watching(config: Config) -> Iterator[Board]:
         ConfigError: The address cannot be listened on, or the certificate cannot be used.
     """
     board, health = Board(config), Health(config.http.stuck_seconds)
-    origin = Origin(config.path, started=time.time())
+    started = time.time()
     resources = {
         "/": Resource(document.answer),
-        "/history.json": Resource(lambda: document.history(board.view(), origin)),
+        "/history.json": Resource(lambda: document.history(board.view(), config.path, started)),
         "/metrics": Resource(lambda: _metrics(board, health)),
         "/status.json": Resource(lambda: Answer(board.view().report.to_json().encode(), "application/json")),
         "/healthz": Resource(health.answer, is_open=True),

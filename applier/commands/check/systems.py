@@ -12,8 +12,7 @@ from applier.changefeed.window import OffsetRange
 from applier.commands.catalog_reader import catalog_properties, open_lake
 from applier.commands.check.report import SystemAnswer, Verdict
 from applier.commands.control_reader import ControlView, newest_checkpoint
-from applier.commands.init.detect import Findings
-from applier.commands.init.look import shown
+from applier.commands.init.look import Findings, shown
 from applier.config.registry import RegistrySection
 from applier.config.settings import Config
 from applier.config.upstream import supplied_tables

@@ -10,8 +10,7 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 from applier.changefeed.table import TableName
-from applier.commands.init.detect import Findings
-from applier.commands.init.look import Sight, look
+from applier.commands.init.look import Findings, Sight, look
 from applier.commands.init.write import Answers, named, protocol_of, text, unmade
 from applier.config.protocols import PROTOCOLS
 from applier.config.reading.paths import with_whole_paths

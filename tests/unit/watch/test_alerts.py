@@ -24,8 +24,7 @@ from applier.sink.control.rows import DeadLetter, Decision, SchemaDecision
 from applier.sink.control.tables import DEAD_LETTERS, SCHEMA_CHANGES
 from applier.watch.alerts import HOLD_SECONDS, START_SECONDS, Alerts
 from applier.watch.board import Board
-from applier.watch.report import HolderReport, StatusReport, TableProgress, TableState, Trouble
-from applier.watch.view import View
+from applier.watch.report import HolderReport, StatusReport, TableProgress, TableState, Trouble, View
 
 CONFIG = settings.parse(
     {

@@ -21,8 +21,7 @@ from applier.errors import ConfigError
 from applier.watch import webhook
 from applier.watch.alerts import START_SECONDS
 from applier.watch.board import Board
-from applier.watch.report import StatusReport, TableProgress, Trouble
-from applier.watch.view import View
+from applier.watch.report import StatusReport, TableProgress, Trouble, View
 from applier.watch.webhook import Bell, Mail, alerting
 
 SECRET = "T0-s3cret"
