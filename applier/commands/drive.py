@@ -25,11 +25,7 @@ class Driver:
     report: Report
 
     def drive(self, step: Callable[[], Step], is_over: Callable[[], bool] = lambda: False) -> bool:
-        """Step until the end is reached, or there is no more to read.
-
-        Args:
-            step: Makes a step, and repeats what may be tried again.
-            is_over: Whether the end is reached.
+        """Step, by a function that repeats what may be tried again, until the end or until there is no more to read.
 
         Returns:
             False if it was asked to stop before.

@@ -34,10 +34,8 @@ Alert: TypeAlias = Mapping[str, Any]
 class Alerts:
     """Compares what is known with what was known before.
 
-    Args:
-        config: The configuration.
-        found: What was known when the changefeed was taken. Of it, only a verdict other than fresh is sent.
-        began: Monotonic seconds of that moment.
+    Of `found`, what was known when the changefeed was taken, only a verdict other than fresh is sent; `began` is the
+    time of that in monotonic seconds.
     """
 
     config: Config

@@ -41,13 +41,8 @@ nothing is read at once."""
 class Board:
     """Takes what each step did, from the thread of the steps, and shows it to any other.
 
-    A failure in here is logged once and stops nothing: the tables matter, not those who watch them.
-
-    Args:
-        config: The configuration.
-
-    Attributes:
-        found: What was known when the changefeed was taken; None before.
+    A failure in here is logged once and stops nothing: the tables matter, not those who watch them. `found` is what was
+    known when the changefeed was taken; None before.
     """
 
     config: Config

@@ -183,9 +183,7 @@ _FAMILIES = {"gauge": GaugeMetricFamily, "counter": CounterMetricFamily}
 class Exposition:
     """The metrics of one changefeed; they are put together when Prometheus asks, save for the counts of steps.
 
-    Args:
-        config: The configuration.
-        view: Gives what is known now.
+    `view` gives what is known now.
     """
 
     def __init__(self, config: Config, view: Callable[[], View]) -> None:

@@ -34,12 +34,7 @@ class TableHead(NamedTuple):
 
 
 def with_records(last: Checkpoint, stamps: Mapping[TableName, Stamp | None]) -> Checkpoint:
-    """A checkpoint with what tables say of themselves since: they lack rows, or have left the feed.
-
-    Args:
-        last: The newest checkpoint.
-        stamps: The stamps of its tables.
-    """
+    """A checkpoint with what tables say of themselves since, by their stamps: they lack rows, or have left the feed."""
     tables = dict(last.tables)
     for name, stamp in stamps.items():
         record = None if stamp is None else TableRecord.told_by(stamp.extra)

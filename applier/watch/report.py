@@ -84,10 +84,9 @@ LACKING = ("catching up", "incomplete", "loading", "parked")
 
 @dataclass(frozen=True, slots=True)
 class HolderReport:
-    """Who holds the changefeed. Times are ISO 8601.
+    """Who holds the changefeed, a process on a host. Times are ISO 8601.
 
     Attributes:
-        name: Process and host.
         epoch: Number of the hold.
         seen: Its last sign of life; `silent_seconds` have passed since then.
         released: It has stopped, and any applier may take the changefeed at once.
@@ -153,12 +152,7 @@ class TableProgress:
 
 @dataclass(frozen=True, slots=True)
 class PartitionProgress:
-    """How far one partition is read.
-
-    Attributes:
-        resolved_ts: Newest resolved ts that it sent; None before its first.
-        resolved: Wall clock of it, ISO 8601.
-    """
+    """How far one partition is read; its newest resolved ts is None before the first."""
 
     topic: str
     partition: int
@@ -218,10 +212,9 @@ class LetterReport:
 
 @dataclass(frozen=True, slots=True)
 class Trouble:
-    """What deserves a look.
+    """What deserves a look, as one sentence.
 
     Attributes:
-        because: What is the matter, as one sentence.
         way_out: What ends it, with its commands in backticks; "" where nothing has to be done.
         table: The table that it is about, if it is one alone.
         is_open: It names nothing of the database, so that whoever asks may read it.
@@ -320,12 +313,7 @@ class StatusReport:
 
 
 def judged(report: StatusReport, start: str) -> Iterator[Trouble]:
-    """Why the changefeed as a whole is stale.
-
-    Args:
-        report: What is known.
-        start: The way out where no applier runs, else "".
-    """
+    """Why the changefeed as a whole is stale; `start` is the way out where no applier runs, else ""."""
     if report.pace:
         return
     if report.holder is None:

@@ -6,7 +6,6 @@ import base64
 import errno
 import gzip
 import hmac
-import ipaddress
 import socket
 import ssl
 import threading
@@ -17,9 +16,9 @@ from dataclasses import dataclass, field
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from socketserver import TCPServer
-from typing import Any, ClassVar
+from typing import Any
 
-from applier.config.watch import HttpSection
+from applier.config.watch import HttpSection, is_loopback
 from applier.errors import ConfigError
 from applier.runtime.logs import logger
 from applier.runtime.threads import beside
@@ -51,14 +50,7 @@ _HEADERS = {
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """An answer to a request.
-
-    Attributes:
-        body: Its bytes.
-        kind: Its media type.
-        status: Its code.
-        headers: Further headers.
-    """
+    """An answer to a request: its body, media type, code, and further headers."""
 
     body: bytes
     kind: str = "text/plain; charset=utf-8"
@@ -68,12 +60,7 @@ class Answer:
 
 @dataclass(frozen=True, slots=True)
 class Resource:
-    """What answers the requests for a path.
-
-    Attributes:
-        answer: Makes the answer.
-        is_open: No token is needed for it.
-    """
+    """What answers the requests for a path; one that is open needs no token."""
 
     answer: Callable[[], Answer]
     is_open: bool = False
@@ -257,7 +244,6 @@ class _Handler(BaseHTTPRequestHandler):
     error_content_type = "text/plain; charset=utf-8"
     error_message_format = "%(code)d %(message)s\n"
     rfile: Any
-    _loopback: ClassVar[set[str]] = {"localhost", "127.0.0.1", "[::1]"}
 
     def setup(self) -> None:
         """Read no more than a request may have."""
@@ -308,7 +294,7 @@ class _Handler(BaseHTTPRequestHandler):
         """A page of another site, whose name leads to this machine, must not read what needs no token."""
         host = self.headers.get("Host", "")
         name = host.rpartition(":")[0] if not host.endswith("]") and ":" in host else host
-        return self.server.token is not None or name in self._loopback or _is_loopback(name)
+        return self.server.token is not None or is_loopback(name.strip("[]"))
 
     def _is_allowed(self) -> bool:
         token = self.server.token
@@ -323,10 +309,3 @@ class _Handler(BaseHTTPRequestHandler):
         return scheme.lower() == "bearer" and hmac.compare_digest(
             given.strip().encode("utf-8", "replace"), token.encode()
         )
-
-
-def _is_loopback(name: str) -> bool:
-    try:
-        return ipaddress.ip_address(name.strip("[]")).is_loopback
-    except ValueError:
-        return False

@@ -37,14 +37,10 @@ _STAGES = {
 
 
 def moved(checkpoints: Iterable[Checkpoint], order: FeedOrder) -> list[StepProgress]:
-    """The newest steps, newest first.
+    """The newest steps, newest first, from checkpoints in that order without a gap; no more are read than it takes.
 
     Heartbeats, starts and stops repeat the checkpoint before them: they are left out, and so is the oldest checkpoint,
     which has none before it to compare it with. How long a checkpoint took is in the next one.
-
-    Args:
-        checkpoints: The newest ones without a gap, newest first; no more of them are read than it takes.
-        order: That of the feed.
     """
     pairs = pairwise(checkpoints)
     steps = list(islice((newer for newer, older in pairs if _place(newer, order) != _place(older, order)), SHOWN))

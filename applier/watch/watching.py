@@ -71,11 +71,7 @@ def tracing(config: Config) -> Iterator[Attempt]:
 
 
 class Health:
-    """Tells a process that works from one that is stuck.
-
-    Args:
-        limit: Seconds without any progress after which it is stuck.
-    """
+    """Tells a process that works from one that is stuck: without any progress for `limit` seconds."""
 
     def __init__(self, limit: float) -> None:
         self._limit = limit

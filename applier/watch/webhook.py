@@ -51,12 +51,7 @@ def alerting(config: Config, board: Board) -> Iterator[None]:
 
 
 class Bell:
-    """Rings for what has changed on a board since its last turn.
-
-    Args:
-        board: What is known.
-        mail: Takes the alerts.
-    """
+    """Rings for what has changed on a board since its last turn."""
 
     def __init__(self, board: Board, mail: Mail) -> None:
         self._board = board
@@ -82,12 +77,7 @@ class Bell:
 
 
 class Mail:
-    """Alerts on their way, the oldest first. One thread uses it.
-
-    Args:
-        settings: The section `[webhook]`.
-        url: Its address.
-    """
+    """Alerts on their way to the address of `[webhook]`, the oldest first. One thread uses it."""
 
     def __init__(self, settings: WebhookSection, url: str) -> None:
         self._settings = settings

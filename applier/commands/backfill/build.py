@@ -21,11 +21,7 @@ from applier.runtime.retry import with_retry
 
 
 def refuse_parked(state: State, names: Sequence[TableName], config: str) -> None:
-    """Refuse tables that lack DDL: rows alone do not make up for them.
-
-    Raises:
-        RangeRefused: There is such a table.
-    """
+    """Refuse, by RangeRefused, tables that lack DDL: rows alone do not make up for them."""
     parked = sorted(name for name in names if name in state.parked)
     if parked:
         what = (
@@ -35,11 +31,8 @@ def refuse_parked(state: State, names: Sequence[TableName], config: str) -> None
 
 
 def refuse_short(main: Pipeline, request: Request, span: Range, names: Sequence[TableName]) -> None:
-    """Refuse, before anything is read, a range that is not covered, or does not reach the checkpoint.
-
-    Raises:
-        ConfigError: Nothing of the range is covered.
-        RangeRefused: It ends before what the tables have.
+    """Refuse, before anything is read, a range of which nothing is covered (ConfigError), or that ends before what the
+    tables have (RangeRefused).
     """
     state = main.state
     refuse_parked(state, names, main.config.path)
@@ -69,12 +62,9 @@ def _short(end: str, covered: str) -> RangeRefused:
 
 
 def build(main: Pipeline, request: Request, span: Range, names: Sequence[TableName], driver: Driver) -> Outcome:
-    """Build copies, compare them with their tables, and show them.
+    """Build copies, compare them with their tables, and show them; raises RangeRefused where the result would be wrong.
 
     A process that is killed on the way goes on when the same is asked for again, unless the changefeed has moved on.
-
-    Raises:
-        RangeRefused: The result would be wrong.
     """
     refuse_short(main, request, span, names)
     with terminal.waiting("copying the tables"):

@@ -24,12 +24,9 @@ def covered(span: OffsetRange, next_offset: int) -> int:
 
 
 def refuse_gap(span: Range, next_offsets: Mapping[TopicPartition, int], resolved_ts: int) -> None:
-    """Refuse a range that begins beyond what the tables cover: what lies between would never be applied.
+    """Refuse, by RangeRefused, a range that begins beyond what the tables cover: what lies between would be lost.
 
     Offsets to read next and resolved ts are those of the checkpoint; the latter is 0 for a feed in offset order.
-
-    Raises:
-        RangeRefused: With the offsets, or the time, that would be left out.
     """
     if span.above:
         if span.above > resolved_ts:
@@ -43,13 +40,6 @@ def refuse_gap(span: Range, next_offsets: Mapping[TopicPartition, int], resolved
             raise RangeRefused(what, f"begin the range at or before offset {due} of {place}.")
 
 
-def begin_at(state: State, span: Range) -> None:
-    """Let a changefeed that has read nothing yet begin with a range, for tables that were loaded before."""
-    if not state.checkpoint.partitions:
-        readings = {place: Reading(start, None) for place, (start, _) in span.spans.items()}
-        state.advance(span.above, readings, {}, {}, ())
-
-
 def is_covered(span: Range, state: State) -> bool:
     """Whether the checkpoint covers all of a range: every table has its rows, or is parked."""
     due = state.next_offsets
@@ -59,11 +49,7 @@ def is_covered(span: Range, state: State) -> bool:
 
 
 def refuse_alone(span: Range, state: State) -> None:
-    """Refuse rows that no table has for some tables: there is one checkpoint, which is that of all tables.
-
-    Raises:
-        RangeRefused: The range ends beyond the checkpoint.
-    """
+    """Refuse, by RangeRefused, rows that no table has for some tables: all tables have one checkpoint."""
     if not is_covered(span, state):
         what = "The range ends beyond the checkpoint, and what lies beyond it is applied to all tables at once."
         hint = "leave out --tables, or start `applier run -c FILE`; to apply again what the tables have, give --repair."
@@ -71,17 +57,16 @@ def refuse_alone(span: Range, state: State) -> None:
 
 
 def catch_up(pipeline: Pipeline, span: Range, driver: Driver) -> Outcome:
-    """Apply what a range holds beyond the checkpoint, which goes along.
-
-    Raises:
-        TerminalError: The range cannot be applied.
-    """
+    """Apply what a range holds beyond the checkpoint, which goes along; raises TerminalError where that cannot be."""
     state = pipeline.state
     has_watermark = pipeline.targets.feed.order.has_watermark
     if is_covered(span, state):
         stay = f" The tables stay at resolved ts {state.resolved_ts}." if has_watermark else ""
         return Outcome([f"All of the range {span.text} was applied before.{stay}"])
-    begin_at(state, span)
+    if not state.checkpoint.partitions:
+        # It has read nothing yet, and begins with the range, for tables that were loaded before.
+        readings = {place: Reading(start, None) for place, (start, _) in span.spans.items()}
+        state.advance(span.above, readings, {}, {}, ())
     before, start = state.resolved_ts, dict(state.next_offsets)
     pipeline.use_scanner(replace(pipeline.scanner, ceiling=span.upto))
     ends = {place: max(end, start.get(place, end)) for place, end in span.ends.items()}

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from applier.changefeed.table import TableName
-from applier.commands.backfill.bounds import Range, resolve
+from applier.commands.backfill.bounds import Bound, Range, resolve
 from applier.commands.backfill.build import build, refuse_parked, refuse_short
 from applier.commands.backfill.catch_up import catch_up, covered, refuse_alone, refuse_gap
-from applier.commands.backfill.dead_letters import answer, opened
+from applier.commands.backfill.dead_letters import opened
 from applier.commands.backfill.report import Outcome, TableAim
 from applier.commands.backfill.request import Request
+from applier.commands.dead_letters import end_letters, place_of
 from applier.commands.drive import Driver
 from applier.commands.plan.read_only_pipeline import looking
 from applier.config.settings import Config
@@ -20,7 +23,6 @@ from applier.pipeline.build import assembled
 from applier.pipeline.state import State
 from applier.pipeline.step import Pipeline
 from applier.pipeline.table_selection import selected
-from applier.pipeline.tables import completeness
 from applier.runtime import terminal
 from applier.runtime.figures import counted
 from applier.runtime.logs import Report
@@ -82,10 +84,10 @@ def make_up(pipeline: Pipeline, request: Request, driver: Driver) -> Outcome:
     left = len(letters.said)
     if not letters.ready:
         return Outcome([*letters.said, "There is no dead letter that can be made up for."], left=left)
-    outcome = build(pipeline, letters.request, letters.span, letters.names, driver)
+    begin = Bound(f"{len(letters.ready)} dead letters since {place_of(letters.ready[0])}")
+    outcome = build(pipeline, replace(request, begin=begin), letters.span, letters.names, driver)
     if outcome.is_done:
-        answer(pipeline.state.control, letters.ready, pipeline.state.checkpoint.step)
-        completeness.end_letters(pipeline.state, pipeline.targets)
+        end_letters(pipeline, letters.ready)
         outcome.sentences.append(f"{len(letters.ready)} dead letters are made up for.")
     outcome.sentences[:0] = letters.said
     outcome.left = left

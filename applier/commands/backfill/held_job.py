@@ -27,14 +27,9 @@ from applier.sink.iceberg.table import Table
 
 @dataclass(frozen=True, slots=True)
 class HeldJob:
-    """A job of a backfill.
+    """A job of a backfill, which `run` does; the pipeline of the changefeed takes no step meanwhile.
 
-    Args:
-        main: The pipeline of the changefeed, which takes no step meanwhile.
-        span: The range.
-        branch: The branch that shows what comes of it.
-        run: Applies it.
-        origins: The tables, by where they begin.
+    `origins` are the tables, by where they begin.
     """
 
     main: Pipeline
@@ -66,11 +61,7 @@ class HeldJob:
         return self.main.targets.feed.order.has_watermark and self.run.state.resolved_ts >= self.goal
 
     def refuse_short(self) -> None:
-        """Refuse tables whose CREATE TABLE was not read.
-
-        Raises:
-            RangeRefused: There is such a table.
-        """
+        """Refuse, by RangeRefused, tables whose CREATE TABLE was not read."""
         for own, known in self.run.state.completeness.items():
             if own not in self.run.state.tables and known.origin is not None:
                 what = f"The range does not hold the CREATE TABLE of {own} at commit ts {known.origin.ts + 1}."
@@ -220,11 +211,7 @@ def _identity(main: Pipeline, request: Request, names: Sequence[TableName]) -> s
 
 
 def _refuse_branch(main: Pipeline, name: TableName, branch: str) -> None:
-    """Refuse a branch that others have made.
-
-    Raises:
-        RangeRefused: The table has one.
-    """
+    """Refuse, by RangeRefused, a branch that others have made."""
     table = main.targets.catalog.load(main.targets.identifier(name))
     head = None if table is None else next(table.history(branch), None)
     if table is not None and head is not None and BACKFILL not in head.summary:

@@ -54,11 +54,7 @@ def asked(
     repair: bool = False,
     dead_letters: bool = False,
 ) -> Request:
-    """The request that the texts of `--from`, `--to`, `--tables` and the other options make.
-
-    Raises:
-        ConfigError: With every problem found.
-    """
+    """The request that the options make, by their texts; raises ConfigError with every problem found."""
     problems = []
     if publish and not branch:
         problems.append("--publish shows a branch: name it with --branch.")

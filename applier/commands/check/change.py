@@ -141,7 +141,6 @@ def _ddl(sides: Sides, report: ChangeReport, actions: tuple[Action, ...]) -> Cha
 
 
 def _missing(sides: Sides, actions: Sequence[Action]) -> Iterator[str]:
-    """What the answer lacks."""
     traits = sides.config.changefeed.traits
     if sides.replicas is None:
         yield _NO_CATALOG
@@ -154,7 +153,6 @@ def _missing(sides: Sides, actions: Sequence[Action]) -> Iterator[str]:
 
 
 def _judged(report: ChangeReport) -> ChangeReport:
-    """The report with the verdict that its answers lead to."""
     outcomes = {*(answer.outcome for answer in report.registry), *(answer.outcome for answer in report.tables)}
     verdict: Verdict = "cannot tell" if "cannot tell" in outcomes else "fits"
     return replace(report, verdict="does not fit" if "refused" in outcomes else verdict)

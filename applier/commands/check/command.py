@@ -39,15 +39,14 @@ def check(
 ) -> Report:
     """Check a changefeed against its registry and its Iceberg tables.
 
+    Systems that do not answer are named in the report; nothing is raised for them.
+
     Args:
         config: Names the changefeed, its registry and its catalog.
         subject: Report only this subject, its partner and its tables.
         schema: File with the next Avro schema of a subject.
         ddl: A DDL that will run upstream.
         systems: What the systems have answered: those that do not answer are not asked again.
-
-    Returns:
-        Everything that was found. Systems that do not answer are named in it; nothing is raised for them.
 
     Raises:
         ConfigError: A subject is asked for, and the configuration has no registry.

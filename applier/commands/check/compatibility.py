@@ -47,12 +47,10 @@ _TRANSITIVE = (
 
 @dataclass(frozen=True, slots=True)
 class SchemaDifference:
-    """One difference between two schemas that a level may forbid.
+    """One difference between two schemas, in a sentence, that a level may forbid.
 
-    Attributes:
-        what: One sentence.
-        breaks: Directions in which older and newer rows and readers no longer go together.
-        way_out: How the upstream change could be made instead.
+    In the directions that it breaks, older and newer rows and readers no longer go together; `way_out` says how the
+    upstream change could be made instead.
     """
 
     what: str

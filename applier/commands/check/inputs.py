@@ -20,12 +20,10 @@ class Sides:
     """What is known of both sides.
 
     Attributes:
-        config: The configuration.
         asked: The one subject to report; None for all.
         replicas: The Iceberg tables; None where the catalog does not answer.
         client: What is registered of this changefeed; None without a registry, or where it does not answer.
         problems: What did not answer, one sentence each.
-        admits: Whether `tables.include` admits a table.
     """
 
     config: Config

@@ -70,13 +70,9 @@ class Subject:
 
 @dataclass(slots=True)
 class RegistrySubjects:
-    """The subjects of a changefeed in a registry, which is only read.
+    """The subjects of a changefeed in a registry, which is only read: those that are loaded, by name.
 
-    Args:
-        registry: The registry.
-        protocol: `avro` or `debezium-avro`.
-        described: Table versions that DDL described: they know names that Avro schemas do not hold.
-        subjects: What is loaded, by name.
+    `described` are table versions that DDL described: they know names that Avro schemas do not hold.
     """
 
     registry: SchemaRegistry
@@ -137,9 +133,7 @@ class RegistrySubjects:
     def tables(self, values: Subject, *, raw: bool = False) -> dict[TableName, TableVersion]:
         """Newest version of each table of a subject of rows, by its raw name, with the key of the subject of keys.
 
-        Args:
-            values: The subject of rows.
-            raw: Keep the names that stand in the schemas.
+        With `raw` columns keep the names that stand in the schemas.
         """
         keys = self.subjects.get(partner(values.name))
         versions, key_of = (

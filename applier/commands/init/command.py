@@ -61,13 +61,7 @@ def init(
     say: Callable[[str], None],
     force: bool = False,
 ) -> None:
-    """Write a configuration; what is not known becomes a comment that says what to fill in.
-
-    Args:
-        file: The file.
-        answers: What the user says.
-        say: Takes one line for the user.
-        force: Replace a file that is there.
+    """Write a configuration; what is not known becomes a comment that says what to fill in. `force` replaces a file.
 
     Raises:
         ConfigError: The file is there already or cannot be written, an answer is wrong, or the cluster and the topics
@@ -184,7 +178,6 @@ def _report(file: Path, answers: Answers, sight: Sight | None, say: Callable[[st
 
 
 def _next(path: str, older: Sequence[TableName]) -> Iterator[str]:
-    """The commands that come next."""
     if not older:
         yield f"Next: applier check -c {path}, then applier run -c {path}."
         return

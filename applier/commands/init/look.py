@@ -43,14 +43,14 @@ class Findings:
     """What messages show.
 
     Attributes:
-        messages: Messages that were looked at.
+        messages: How many were looked at.
         protocols: Protocols that they may be of, most likely first: one where it is certain, none where none fits.
         has_watermark: A resolved ts is among them; None while the protocol is not certain.
         has_claim_checks: Rows lie in a claim-check storage.
         tables: Tables of which there are rows; none while the protocol is not certain.
+        made: Those whose CREATE TABLE is among the messages: of the others, older rows may be missing from the topic.
         nameless: Those with a TIMESTAMP whose time zone TiCDC does not name.
         open: Those with columns whose type rows leave open.
-        made: Those whose CREATE TABLE is among the messages: of the others, older rows may be missing from the topic.
     """
 
     messages: int = 0
@@ -64,7 +64,7 @@ class Findings:
 
 
 def decoders(registry: RegistrySection | None, only: str | None = None) -> dict[str, Decoder]:
-    """A decoder of each protocol, or of one, that can be read: without a registry not those that need one."""
+    """A decoder of each protocol, or of one, that can be read: those of a registry need one."""
     names = [only] if only else list(PROTOCOLS)
     options = DecoderOptions(registry=registry)
     return {
@@ -114,7 +114,6 @@ def detect(messages: Sequence[Mapping[str, Any]], readers: Mapping[str, Decoder]
 
 
 def _is_nameless(row: RowChange) -> bool:
-    """Whether a TIMESTAMP of a row does not name its zone."""
     values = (value for image in (row.before, row.after) for value in (image or {}).values())
     return any(isinstance(value, ZonedText) and is_nameless(value.location) for value in values)
 
@@ -125,7 +124,6 @@ def _is_open(event: Event) -> TypeGuard[Bootstrap]:
 
 
 def _made(event: Event) -> list[TableName]:
-    """The tables that an event creates."""
     if not isinstance(event, SchemaChange):
         return []
     try:
@@ -156,12 +154,9 @@ class Sight:
 
 
 def look(kafka: Mapping[str, Any], registry: str | None, protocol: str | None) -> Sight:
-    """Look at topics; reads some messages, and changes nothing.
+    """Look at topics, for the address of a registry and a protocol that the user may name; changes nothing.
 
-    Args:
-        kafka: The section `[source.kafka]`, with `${NAME}` where it is not to be shown.
-        registry: Address of the schema registry.
-        protocol: The protocol, where the user names it.
+    The section `[source.kafka]` has `${NAME}` where a value is not to be shown.
 
     Raises:
         ConfigError: The section is not right, or there is no Java.

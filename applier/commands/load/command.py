@@ -32,13 +32,7 @@ from applier.sink.control.rows import TableRequest
 
 @dataclass(slots=True)
 class LoadProgress:
-    """Counts what was loaded; threads may share it.
-
-    Args:
-        size: Bytes of all files.
-        say: Shows the user a line.
-        clock: Monotonic seconds.
-    """
+    """Counts what was loaded of so many bytes, and shows it by `say`; threads may share it. The clock is monotonic."""
 
     size: int
     say: Callable[[str], None]

@@ -45,12 +45,9 @@ _UNKNOWN = "?"
 
 
 def tables(report: StatusReport, chosen: Collection[str] | None, width: int) -> Iterator[RenderableType]:
-    """How far the tables are: those that need a look come first.
+    """How far the tables are, for a terminal of a width: those that need a look come first.
 
-    Args:
-        report: What is known.
-        chosen: Names of the tables to list, with their snapshots; None for those that need a look, or a few.
-        width: Columns of the terminal.
+    `chosen` are the names of the tables to list, with their snapshots; None for those that need a look, or a few.
     """
     found = sorted(report.tables, key=lambda table: (-table.urgency, table.table))
     shown = [table for table in found if chosen is None or table.table in chosen]

@@ -42,13 +42,9 @@ _ALONE = {"--json": "everything", "--cut": "the queries and nothing else"}
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """What of a report is shown in full.
+    """What of a report is shown in full; the path of the configuration file is for commands.
 
-    Attributes:
-        config: Path of the configuration file, for commands.
-        tables: Filter rules of the tables to list with their snapshots; () for those that need a look.
-        ddl: Show the newest DDL with the decisions on them.
-        partitions: Show each partition.
+    Tables are listed with their snapshots by filter rules, () for those that need a look; DDL with the decisions.
     """
 
     config: str = "applier.toml"
@@ -122,7 +118,6 @@ def _holder(report: StatusReport, holder: HolderReport) -> Text:
 
 
 def _reasons(report: StatusReport, choice: Choice) -> Iterator[Text]:
-    """Why the tables are stale, and the way out of it."""
     shown = report.stale if choice.tables else report.stale[:_REASONS]
     for found in shown:
         yield Text()
@@ -146,7 +141,6 @@ def _way_out(sentence: str) -> Iterator[Text]:
 
 
 def _others(report: StatusReport, choice: Choice) -> Iterator[RenderableType]:
-    """Partitions, DDL, dead letters and the cut: a line each, or in full."""
     if report.partitions:
         last = min(report.partitions, key=lambda item: item.resolved_ts or 0)
         where = f"{last.topic}/{last.partition}, resolved {clock(last.resolved) or 'never'}"
@@ -177,12 +171,7 @@ def _others(report: StatusReport, choice: Choice) -> Iterator[RenderableType]:
 
 
 def refuse(given: Mapping[str, bool], console: Console, engine: str | None = None) -> None:
-    """Refuse options that contradict each other.
-
-    Args:
-        given: Whether each option was given.
-        console: Where the report would be shown.
-        engine: The engine that was named.
+    """Refuse options that contradict each other; `given` says of each whether it was given.
 
     Raises:
         ConfigError: They do, an engine is named without `--cut`, or `--watch` has no terminal.

@@ -59,7 +59,6 @@ def planned(config: Config, kind: Kind, rules: Sequence[str]) -> list[str]:
 
 
 def _preview(kind: Kind, names: Sequence[TableName], last: Checkpoint, config: Config) -> Iterator[str]:
-    """One sentence for each table that a command means."""
     route, admits = config.route, config.filter.admits
     for name in names:
         known = last.tables[name].completeness or incomplete(Why.UNRECORDED)
@@ -142,7 +141,6 @@ def ask(
 
 
 def _done(config: Config, request: TableRequest, say: Say, *, take_over: bool) -> str:
-    """Take the changefeed and carry the request out."""
     announce("starting Spark …")
     refuse(config, take_over=take_over, reads=request.kind == "resume")
     with stop_signals(config.run.stop_seconds) as stop, assembled(config, take_over=take_over) as pipeline:
@@ -242,7 +240,6 @@ def _looked(config: Config) -> Checkpoint:
 
 
 def _due(last: Checkpoint, request: TableRequest) -> dict[TableName, Completeness]:
-    """The tables of a request that are still to be brought back."""
     return {name: known for name, known in _asked_for(last, request).items() if known.is_due}
 
 

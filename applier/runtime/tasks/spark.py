@@ -34,16 +34,10 @@ _OF_SYSTEM = tuple(map(os.strerror, (errno.ENOSPC, errno.EDQUOT, errno.EROFS, er
 def map_in_tasks(
     session: SparkSession, action: str, work: Callable[[_Part], _Result], parts: Sequence[_Part]
 ) -> list[_Result]:
-    """Do work on each part in one job; all of them must be picklable.
+    """Do work on each part in one job, a task a part, and return what it gave; all of them must be picklable.
 
-    Args:
-        session: The session.
-        action: What the work does, for messages: `load rows of table t`.
-        work: The work. Spark may do it twice on a part, and what one of the two returned counts.
-        parts: The parts; a task gets its own alone.
-
-    Returns:
-        What the work returned for each part.
+    The action is what the work does, for messages: `load rows of table t`. Spark may do the work twice on a part, and
+    what one of the two returned counts.
 
     Raises:
         ApplierError: The work raised it on a part; what cannot pass comes first.

@@ -28,12 +28,8 @@ _STARTING = "not known yet: the process has not read its checkpoint"
 def live(view: View, config: str, started: float | None = None) -> dict[str, object]:
     """What the page shows beside the report, by name, for JSON; None is what is not known.
 
-    Times are ISO 8601, spans are seconds. `starting` says instead of a report without a holder what is known.
-
-    Args:
-        view: What is known now.
-        config: Path of the configuration, for commands.
-        started: Unix time in seconds at which the process started; None for a page that a command wrote to a file.
+    Times are ISO 8601, spans are seconds. `starting` says instead of a report without a holder what is known. The
+    process started at a Unix time in seconds; None for a page that a command wrote to a file.
     """
     last = view.points[-1] if view.points else None
     return {
