@@ -17,8 +17,7 @@ import pyarrow as pa
 
 from applier import wording
 from applier.changefeed.ts import wall_clock
-from applier.commands.drive import Driver, refusal
-from applier.commands.follower import Follower
+from applier.commands.follower import Driver, Follower, refusal
 from applier.config.settings import Config
 from applier.errors import TerminalError
 from applier.pipeline import topics

@@ -57,12 +57,6 @@ def near_miss(key: str) -> str | None:
     return f"kafka.{close[0]}" if close else None
 
 
-def option_meant(key: str) -> str | None:
-    """The `kafka.*` option that a key means which is misspelt or lacks the prefix; None if it is like none."""
-    name = key.removeprefix("kafka.")
-    return f"kafka.{name}" if name in _NAMES else near_miss(name)
-
-
 _BROKEN = {
     "missing ), unterminated subpattern": "a parenthesis is not closed",
     "unbalanced parenthesis": "a parenthesis was never opened",
@@ -106,7 +100,8 @@ class KafkaSection(Section):
     @classmethod
     def meant(cls, key: str) -> str | None:
         """See `Section`; options of Kafka's clients need their prefix."""
-        return option_meant(key) or super().meant(key)
+        name = key.removeprefix("kafka.")
+        return (f"kafka.{name}" if name in _NAMES else near_miss(name)) or super().meant(key)
 
     @classmethod
     def instead(cls, key: str, value: Any) -> str:

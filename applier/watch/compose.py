@@ -18,6 +18,7 @@ from applier.config.settings import Config
 from applier.order.feed_order import ORDERS
 from applier.runtime.figures import counted, span
 from applier.sink.control.rows import DeadLetter, SchemaDecision
+from applier.watch.progress import explained
 from applier.watch.report import (
     LACKING,
     DdlReport,
@@ -35,7 +36,6 @@ from applier.watch.report import (
     judged,
     spark_name,
 )
-from applier.watch.steps import explained
 
 _SHOWN = 10
 _TWO = 2

@@ -20,7 +20,7 @@ from typing import Any
 
 from applier.config.watch import HttpSection, is_loopback
 from applier.errors import ConfigError
-from applier.runtime.logs import logger
+from applier.runtime.logs import Guard
 from applier.runtime.threads import beside
 
 KEPT_SECONDS = 1.0
@@ -178,6 +178,9 @@ class _Server(ThreadingHTTPServer):
             self._clients.pop(client, None)
 
 
+_UNMADE = Answer(b"This cannot be shown; the log says why.\n", status=HTTPStatus.INTERNAL_SERVER_ERROR)
+
+
 class _Kept:
     """An answer that is made at most once in `KEPT_SECONDS`, also compressed; one that is slow to make is kept longer.
 
@@ -189,14 +192,17 @@ class _Kept:
         self._until = 0.0
         self._answer = Answer(b"")
         self._packed: bytes | None = None
-        self._is_broken = False
+        self._guard = Guard("page cannot be made")
         self._lock = threading.Lock()
 
     def get(self, *, packed: bool) -> tuple[Answer, bytes]:
         """The answer, and its body as it is sent."""
         with self._lock:
             if (start := time.monotonic()) >= self._until:
-                self._answer, self._packed = self._made(), None
+                # The next request must not meet the same failure again.
+                self._answer, self._packed = _UNMADE, None
+                with self._guard.block():
+                    self._answer = self._make()
                 now = time.monotonic()
                 self._until = now + max(KEPT_SECONDS, _REST * (now - start))
             if not packed:
@@ -204,17 +210,6 @@ class _Kept:
             if self._packed is None:
                 self._packed = gzip.compress(self._answer.body, 1)
             return self._answer, self._packed
-
-    def _made(self) -> Answer:
-        try:
-            found = self._make()
-        except Exception as error:  # noqa: BLE001 - whatever it is, the next request must not meet it again
-            if not self._is_broken:
-                logger().warning("page cannot be made", error=type(error).__name__)
-            self._is_broken = True
-            return Answer(b"This cannot be shown; the log says why.\n", status=HTTPStatus.INTERNAL_SERVER_ERROR)
-        self._is_broken = False
-        return found
 
 
 class _Head:

@@ -10,7 +10,7 @@ from applier.changefeed.applied_offsets import AppliedOffsets
 from applier.changefeed.position import FeedPosition
 from applier.changefeed.table import TableName
 from applier.changefeed.ts import CLOCK_SKEW_MS, unix_ms
-from applier.commands.backfill.bounds import Range
+from applier.commands.backfill.request import Range
 from applier.ddl.actions import Action, CreateTable, effect, kind, touches
 from applier.ddl.parser import parse
 from applier.errors import RangeRefused, SchemaChangeRefused

@@ -8,9 +8,9 @@ from dataclasses import replace
 from applier.changefeed.message import TopicPartition
 from applier.changefeed.position import Reading
 from applier.changefeed.window import OffsetRange
-from applier.commands.backfill.bounds import Range
 from applier.commands.backfill.report import STOPPED, Outcome
-from applier.commands.drive import Driver
+from applier.commands.backfill.request import Range
+from applier.commands.follower import Driver
 from applier.errors import RangeRefused
 from applier.pipeline.state import State
 from applier.pipeline.step import Pipeline

@@ -5,14 +5,13 @@ from __future__ import annotations
 from dataclasses import replace
 
 from applier.changefeed.table import TableName
-from applier.commands.backfill.bounds import Bound, Range, resolve
-from applier.commands.backfill.build import build, refuse_parked, refuse_short
 from applier.commands.backfill.catch_up import catch_up, covered, refuse_alone, refuse_gap
 from applier.commands.backfill.dead_letters import opened
+from applier.commands.backfill.held_job import build, refuse_parked, refuse_short
 from applier.commands.backfill.report import Outcome, TableAim
-from applier.commands.backfill.request import Request
+from applier.commands.backfill.request import Bound, Range, Request, resolve
 from applier.commands.dead_letters import end_letters, place_of
-from applier.commands.drive import Driver
+from applier.commands.follower import Driver
 from applier.commands.plan.read_only_pipeline import looking
 from applier.config.settings import Config
 from applier.consume.source import Source

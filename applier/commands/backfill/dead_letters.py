@@ -13,8 +13,7 @@ from applier.changefeed.table import TableName
 from applier.changefeed.ts import CLOCK_SKEW_MS, from_unix_ms
 from applier.changefeed.window import OffsetRange, Window
 from applier.commands.backfill.beginnings import changed_since
-from applier.commands.backfill.bounds import LOST_HINT, OPEN, Bound, Range, resolve
-from applier.commands.backfill.request import Request
+from applier.commands.backfill.request import LOST_HINT, OPEN, Bound, Range, Request, resolve
 from applier.commands.dead_letters import place_of
 from applier.errors import SourceLost
 from applier.pipeline.scan.ddl_marks import DdlMarks

@@ -21,7 +21,7 @@ from applier.sink.commit.stamp import CHANGEFEED
 from applier.sink.control.tables import TABLE_VERSIONS
 from applier.sink.evolve.plan import Evolution, plan
 from applier.sink.evolve.row_columns import absent_from, columns_of_new, supplied
-from applier.sink.format.types import Field, TableSchema, iceberg_type, type_text
+from applier.sink.format.types import Field, iceberg_type, type_text
 from applier.sink.write.rows import check_columns
 
 _DECIMAL = re.compile(r"decimal\((\d+),\s*(\d+)\)")
@@ -57,12 +57,6 @@ def tracked(lake: Lake, changefeed: str) -> Tables:
         if (version := versions.get((name, item.version))) is not None:
             tables.put(version, item.partitioning)
     return tables
-
-
-def upstream_of(name: TableName, schema: TableSchema) -> TableVersion:
-    """What an upstream table with these Iceberg columns may look like; lengths and exact types are not shown."""
-    columns = tuple(_column(field, is_key=field.name in schema.identifier) for field in schema.fields)
-    return TableVersion(name, 0, columns, handle_key=schema.identifier)
 
 
 def _versions(view: ControlView) -> Mapping[tuple[TableName, int], TableVersion]:
@@ -201,7 +195,12 @@ class Replicas:
         if registered is not None:
             return registered, "registry"
         table = self.table(name)
-        return (None, "") if table is None else (upstream_of(name, table.schema), "iceberg")
+        if table is None:
+            return None, ""
+        # Lengths and exact types are not shown.
+        key = table.schema.identifier
+        columns = tuple(_column(field, is_key=field.name in key) for field in table.schema.fields)
+        return TableVersion(name, 0, columns, handle_key=key), "iceberg"
 
     def follow(
         self, before: TableVersion, after: TableVersion, actions: Sequence[Action], known_from: str

@@ -58,8 +58,11 @@ class Sides:
         certain = named | self._pair
         client = RegistrySubjects(registry, protocol, self.replicas.known.values() if self.replicas else ())
         client.load(self._pair if self._pair and not everything else certain if named else None)
-        found = client.subjects.items()
-        client.subjects = {name: item for name, item in found if name in certain or self._is_ours(item)}
+        client.subjects = {
+            name: item
+            for name, item in client.subjects.items()
+            if name in certain or any(it.table is not None and self.admits(it.table.name) for it in item.versions)
+        }
         self.client = client
 
     def shown(self) -> list[Subject]:
@@ -95,9 +98,6 @@ class Sides:
     @property
     def _pair(self) -> frozenset[str]:
         return frozenset({self.asked, partner(self.asked)}) if self.asked else frozenset()
-
-    def _is_ours(self, subject: Subject) -> bool:
-        return any(item.table is not None and self.admits(item.table.name) for item in subject.versions)
 
 
 def _earlier(subject: Subject, newest: TableVersion) -> list[TableVersion]:

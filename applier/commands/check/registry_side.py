@@ -140,7 +140,8 @@ class RegistrySubjects:
             {name: item.raw if raw else item.table for name, item in subject.newest.items()} if subject else {}
             for subject in (values, keys)
         )
-        return {name: _with_key(version, key_of.get(name)) for name, version in versions.items() if version}
+        names = {name: tuple(column.name for column in key.columns) for name, key in key_of.items() if key}
+        return {name: replace(it, handle_key=names.get(name, ())) for name, it in versions.items() if it}
 
     def ask(self, subject: str, text: str) -> RegistryAnswer:
         """What the registry would do with a coming schema of a subject; nothing is registered.
@@ -165,7 +166,8 @@ class RegistrySubjects:
         refusing = [version for version, verdict in verdicts if not verdict.is_compatible]
         if not refusing:
             return answer
-        found = [(item.version, rule) for item in refusing for rule in _explained(item, schema, known.level)]
+        readable = [(item.version, item.schema) for item in refusing if item.schema is not None and item.table]
+        found = [(number, rule) for number, old in readable for rule in broken(old, schema, known.level)]
         return replace(
             answer,
             outcome="refused",
@@ -193,10 +195,6 @@ def topic_subjects(topics: Sequence[str], protocol: str) -> frozenset[str]:
     return frozenset(f"{stem}-{ending}" for stem in stems for ending in (KEY, VALUE))
 
 
-def _with_key(values: TableVersion, keys: TableVersion | None) -> TableVersion:
-    return replace(values, handle_key=tuple(column.name for column in keys.columns) if keys else ())
-
-
 def reported(subject: Subject) -> SubjectReport:
     """Report one subject: whether its versions can be read, and whether TiCDC can add one."""
     names = [str(item.table.name) if item.table else "" for item in subject.versions]
@@ -217,12 +215,6 @@ def reported(subject: Subject) -> SubjectReport:
         verdict="does not fit" if reasons else "fits",
         reasons=tuple(reasons),
     )
-
-
-def _explained(version: Registered, schema: AvroSchema, level: str) -> list[SchemaDifference]:
-    if version.schema is None or version.table is None:
-        return []
-    return broken(version.schema, schema, level)
 
 
 def _by_version(found: Iterable[tuple[int, SchemaDifference]], compared: int) -> Iterator[str]:

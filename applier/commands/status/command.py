@@ -23,19 +23,17 @@ from applier.sink.commit.foreign_commits import BACKFILL, is_older, lacks, trace
 from applier.sink.commit.stamp import CHANGEFEED, RESOLVED_TS, Stamp, read
 from applier.sink.control.tables import CHECKPOINTS
 from applier.watch.compose import Facts, compose, empty, in_cut
-from applier.watch.progress import TableHead, table_progress, with_records
+from applier.watch.progress import TableHead, moved, table_progress, with_records
 from applier.watch.report import StatusReport, Trouble, spark_name
-from applier.watch.steps import moved
 
 
-def rollback(name: TableName, table: LakeTable, cut: int | None, config: Config) -> Trouble | None:
+def rollback(name: TableName, table: LakeTable, cut: int | None, known: Stamp | None, config: Config) -> Trouble | None:
     """Find out whether a table was rolled back, by the rules by which `run` refuses it.
 
     A head that was made on `cut`, the snapshot that the newest checkpoint lists, is no rollback: a compaction, rows of
-    another writer.
+    another writer. `known` is the stamp of the changefeed.
     """
-    changefeed = config.changefeed.name
-    known, found = own_stamp(table.properties, changefeed), trace(table.history(table.snapshot_id), changefeed)
+    found = trace(table.history(table.snapshot_id), config.changefeed.name)
     is_behind = is_older(known, found)
     if not is_behind and (cut is None or not lacks(table.history(table.snapshot_id), cut, table.history)):
         return None
@@ -140,7 +138,7 @@ def _head(name: TableName, table: LakeTable | None, last: Checkpoint, config: Co
     cut = last.snapshots.get(table.identifier)
     stamp = own_stamp(table.properties, config.changefeed.name)
     has_cut = cut is None or cut in table.snapshots
-    return TableHead(table.figures, stamp, has_cut, rollback(name, table, cut, config))
+    return TableHead(table.figures, stamp, has_cut, rollback(name, table, cut, stamp, config))
 
 
 def _loaded(lake: Lake, name: TableName, config: Config) -> float | None:

@@ -71,12 +71,13 @@ def _progress(shown: Sequence[TableProgress], width: int) -> Table:
     headings += ["committed (UTC)", "last change (UTC)"] if is_wide else []
     rows = []
     for table in shown:
+        age = "never" if table.commit_age_seconds is None else f"{span(table.commit_age_seconds)} ago"
         share = "" if table.caught_up is None else f" {table.caught_up:.0%}"
         is_there = table.state != "missing"
         cells = [_cell(table.table), *([_cell(table.iceberg)] if is_routed else [])]
         cells += [Text(f"{table.state}{share}", style=style(table.state))]
         cells += [Text(f"{table.rows:,}" if is_there else _UNKNOWN), Text(f"{table.files:,}" if is_there else _UNKNOWN)]
-        cells += [Text(_ago(table.commit_age_seconds)), Text(span(table.lag_seconds, _UNKNOWN))]
+        cells += [Text(age), Text(span(table.lag_seconds, _UNKNOWN))]
         cells += [Text(clock(table.committed)), Text(clock(table.resolved))] if is_wide else []
         rows.append(cells)
     return _grid(headings, rows, width)
@@ -158,10 +159,6 @@ def _figure(count: int | None) -> str:
     if count is None:
         return _UNKNOWN
     return f"{count:,}" if count < _MILLION else f"{count / _MILLION:,.1f} M"
-
-
-def _ago(seconds: float | None) -> str:
-    return "never" if seconds is None else f"{span(seconds)} ago"
 
 
 def _seconds(step: StepProgress, stage: str) -> str:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import argparse
 import hashlib
-import importlib.util
 import os
 import shutil
 import subprocess
@@ -21,6 +20,7 @@ from pathlib import Path
 
 from applier.errors import ApplierError, ConfigError, TransientError
 from applier.runtime.jvm import java_home, own_jar
+from applier.runtime.jvm.bare_jvm import spark_jars
 from applier.runtime.logs import logger, set_up_logging
 from applier.runtime.terminal import progress
 
@@ -144,10 +144,7 @@ def _megabytes(cache: Path) -> int:
 
 
 def _ivy() -> Path:
-    # find_spec: the driver's other commands fetch jars without paying for `import pyspark`.
-    spec = importlib.util.find_spec("pyspark")
-    places = [Path(place) for place in (spec.submodule_search_locations or [])] if spec else []
-    found = [jar for place in places for jar in place.glob("jars/ivy-*.jar")]
+    found = list(spark_jars().glob("ivy-*.jar"))
     if not found:
         raise ConfigError(["pyspark is not installed with its jars (no jars/ivy-*.jar); install requirements.lock."])
     return found[0]
