@@ -354,8 +354,7 @@ def load(path: str | Path) -> Config:
 def parse(raw: dict[str, Any], problems: Problems | None = None) -> Config:
     """Check a configuration that is already a dictionary; its paths are as they are without a file.
 
-    Raises:
-        ConfigError: With every problem found.
+    It raises ConfigError with every problem found.
     """
     problems = Problems() if problems is None else problems
     values = with_known_keys(_flatten(_expand(raw, (), problems), problems), Config, "", problems)

@@ -64,8 +64,7 @@ class TableLayout:
 def partition_fields(texts: Sequence[str]) -> tuple[PartitionField, ...]:
     """Read partition fields such as `day(created)`, `bucket(16, id)` and `region`.
 
-    Raises:
-        ValueError: A text is malformed, or two of them say the same.
+    It raises ValueError for a malformed one, and for two that say the same.
     """
     fields = tuple(_partition_field(text.strip()) for text in texts)
     # Iceberg takes one of the transforms of time for each column, as a day lies in one month.
@@ -75,11 +74,7 @@ def partition_fields(texts: Sequence[str]) -> tuple[PartitionField, ...]:
 
 
 def sort_fields(texts: Sequence[str]) -> tuple[SortField, ...]:
-    """Read sort columns such as `created` and `id desc`.
-
-    Raises:
-        ValueError: A text is malformed, or a column comes twice.
-    """
+    """Read sort columns such as `created` and `id desc`; ValueError for a malformed one, or one that comes twice."""
     fields = []
     for text in texts:
         match = _SORTED.fullmatch(text.strip())

@@ -30,8 +30,7 @@ _SUSPECT_SECONDS = 60.0
 def watching(config: Config) -> Iterator[Board]:
     """A board that takes what the steps did; `[http]` and `[webhook]` show it to others until the block ends.
 
-    Raises:
-        ConfigError: The address cannot be listened on, or the certificate cannot be used.
+    It raises what `serving` does.
     """
     board, health = Board(config), Health(config.http.stuck_seconds)
     started = time.time()
@@ -53,8 +52,7 @@ def watching(config: Config) -> Iterator[Board]:
 def tracing(config: Config) -> Iterator[Attempt]:
     """A function that makes steps, and traces them as `[traces]` says until the block ends.
 
-    Raises:
-        ConfigError: OpenTelemetry is not installed.
+    It raises ConfigError where OpenTelemetry is not installed.
     """
     settings = config.traces
     if settings.endpoint is None:

@@ -47,11 +47,7 @@ class Beginnings:
         self._applied = {ts for (ts, *_), decision in decided.items() if decision in ("applied", "rewritten")}
 
     def of(self, name: TableName) -> FeedPosition:
-        """Where a table begins; without a version it does with its CREATE TABLE.
-
-        Raises:
-            RangeRefused: The table cannot be built from the range.
-        """
+        """Where a table begins, by its CREATE TABLE where it has no version; RangeRefused where it cannot be built."""
         state, begun = self.main.state, self._begun.get(name)
         made = 0 if begun is None or not begun.is_made else begun.position.ts + 1
         created = {table: action for ts, action in self._ddl if ts == made for table in effect(action).created}

@@ -108,8 +108,7 @@ class HeldJob:
     def publish(self) -> None:
         """Let readers see the copies, and the changefeed go on with them; may be called again after a crash.
 
-        Raises:
-            RangeRefused: Another writer changed a table since it was copied.
+        It raises RangeRefused where another writer changed a table since it was copied.
         """
         state, main = self.run.state, self.main
         members = self.members

@@ -110,11 +110,7 @@ def _followed(replicas: Replicas, before: TableVersion | None, version: TableVer
 
 
 def _database(sides: Sides, actions: Sequence[Action]) -> str:
-    """The database that a statement without one must mean: the only one that has tables of its names.
-
-    Raises:
-        SchemaChangeRefused: None or several have.
-    """
+    """The only database that has tables of these names, which a statement without one must mean; else a refusal."""
     names = {name.folded[1] for action in actions for name in named(action) if name.database == _UNNAMED}
     known = [*(sides.replicas.known if sides.replicas else ()), *(v.name for v in sides.registered().values())]
     found: set[str] = {name.database for name in known if name.folded[1] in names}

@@ -77,11 +77,7 @@ class Sides:
         return {version.name: version for versions in found for version in versions.values()}
 
     def tables(self) -> Iterator[TableReport]:
-        """Whether each table fits: the columns of the registry against Iceberg's, or those of the control tables.
-
-        Raises:
-            TransientError: The catalog does not answer.
-        """
+        """Whether each table fits: the columns of the registry, or of the control tables, against those of Iceberg."""
         replicas, client = self.replicas, self.client
         if replicas is None:
             return

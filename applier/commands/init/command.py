@@ -39,8 +39,7 @@ _OPTIONS = {
 def options(pairs: Sequence[str], option: str) -> dict[str, str]:
     """The keys and values of a repeated option KEY=VALUE.
 
-    Raises:
-        ConfigError: One of them has no `=`, or holds a secret that the file would show.
+    It raises ConfigError for one that has no `=`, or holds a secret that the file would show.
     """
     found = {}
     for pair in pairs:

@@ -75,10 +75,9 @@ def decoders(registry: RegistrySection | None, only: str | None = None) -> dict[
 
 
 def detect(messages: Sequence[Mapping[str, Any]], readers: Mapping[str, Decoder]) -> Findings:
-    """What messages show to the decoders of some protocols; each message has a `key` and a `value` in bytes.
+    """What messages, each with a `key` and a `value` in bytes, show to the decoders of some protocols.
 
-    Raises:
-        TransientError: The schema registry does not answer.
+    It raises TransientError where the schema registry does not answer.
     """
     count, claims, marks = Counter[str](), Counter[str](), Counter[str]()
     rows, made, nameless, open_ = (defaultdict[str, set[TableName]](set) for _ in range(4))

@@ -64,11 +64,7 @@ def render(report: StatusReport, console: Console, choice: Choice | None = None)
 
 
 def parts(report: StatusReport, choice: Choice, width: int) -> Iterator[RenderableType]:
-    """All of a report, from top to bottom, for a terminal with so many columns.
-
-    Raises:
-        ConfigError: A filter rule of the choice is malformed, or no table matches.
-    """
+    """All of a report, from top to bottom, for a terminal with so many columns; ConfigError for a bad choice."""
     yield verdict(report)
     if report.holder is not None:
         yield _holder(report, report.holder)

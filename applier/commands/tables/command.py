@@ -261,11 +261,7 @@ def _say_progress(last: Checkpoint, request: TableRequest, say: Say, before: str
 
 
 def ended(last: Checkpoint, request: TableRequest, config: Config, outcome: RequestOutcome) -> str:
-    """What became of tables that were to be brought back.
-
-    Raises:
-        TerminalError: One is parked still.
-    """
+    """What became of tables that were to be brought back; raises TerminalError where one is parked still."""
     states, due = _asked_for(last, request), _due(last, request)
     done = wording.outcome(replace(outcome, notes=()), is_ended=True)
     if due:

@@ -247,11 +247,7 @@ def _start_jvm(settings: Mapping[str, str]) -> None:
 
 
 def end_jvm(seconds: float) -> None:
-    """End the JVM that this process started, after Spark's session, and wait so many seconds until it is gone.
-
-    Raises:
-        TimeoutExpired: It is still there.
-    """
+    """End the JVM of this process, after its session; TimeoutExpired where it is there after so many seconds."""
     gateway: Any = SparkContext._gateway
     SparkContext._gateway = SparkContext._jvm = None
     gateway.shutdown()

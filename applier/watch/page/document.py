@@ -92,11 +92,7 @@ def history(view: View, config: str, started: float) -> Answer:
 
 
 def write(file: Path, report: StatusReport, config: str) -> None:
-    """Write the page of a report to a file, complete in itself.
-
-    Raises:
-        ConfigError: The file cannot be written.
-    """
+    """Write the page of a report to a file, complete in itself; raises ConfigError where that cannot be written."""
     try:
         file.write_text(document(report, config), encoding="utf-8")
     except OSError as error:
