@@ -96,8 +96,7 @@ def run(
     accept_remade_topics: Annotated[
         bool,
         typer.Option(
-            "--accept-remade-topics",
-            help="Accept recreated topics whose messages kept their offsets; this start only.",
+            "--accept-remade-topics", help="Accept recreated topics whose messages kept their offsets; this start only."
         ),
     ] = False,
     log_level: LogLevel = "info",
@@ -312,12 +311,7 @@ def adopt(
 
 
 @app.command(epilog=examples("plan -c applier.toml", "plan -c applier.toml --json"))
-def plan(
-    config: ConfigFile,
-    *,
-    as_json: AsJson = False,
-    log_level: LogLevel = "warning",
-) -> None:
+def plan(config: ConfigFile, *, as_json: AsJson = False, log_level: LogLevel = "warning") -> None:
     """Show what the next step of `run` would do. Takes no lease and writes nothing."""
     loaded = _loaded(config, log_level, takes=False)
     from applier.commands.plan.command import plan as look  # noqa: PLC0415

@@ -117,7 +117,8 @@ class Guard:
         except Exception as error:  # noqa: BLE001 - whatever it is, what is done beside the tables ends no step
             if not self._is_broken:
                 said = str(error) if isinstance(error, self._told) else type(error).__name__
-                logger().warning(self._event, error=said)
+                warn = logger().warning
+                warn(self._event, error=said)
             self._is_broken = True
         else:
             self._is_broken = False

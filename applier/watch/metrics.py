@@ -75,12 +75,7 @@ METRICS = (
     Metric("up", "gauge", "1 while the process runs, from before Spark starts."),
     Metric("build_info", "gauge", "1, with the versions as labels.", labels=("version", "python", "spark", "iceberg")),
     Metric("changefeed_info", "gauge", "1, with order and protocol as labels.", labels=("order", "protocol")),
-    Metric(
-        "fresh",
-        "gauge",
-        "1 if they are fresh, complete or ended, 0 if they are stale or catch up.",
-        absent=_BEGUN,
-    ),
+    Metric("fresh", "gauge", "1 if they are fresh, complete or ended, 0 if they are stale or catch up.", absent=_BEGUN),
     Metric(
         "resolved_timestamp_seconds",
         "gauge",

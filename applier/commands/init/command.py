@@ -53,13 +53,7 @@ def options(pairs: Sequence[str], option: str) -> dict[str, str]:
     return found
 
 
-def init(
-    file: Path,
-    answers: Answers,
-    *,
-    say: Callable[[str], None],
-    force: bool = False,
-) -> None:
+def init(file: Path, answers: Answers, *, say: Callable[[str], None], force: bool = False) -> None:
     """Write a configuration; what is not known becomes a comment that says what to fill in. `force` replaces a file.
 
     Raises:

@@ -11,14 +11,7 @@ from rich.text import Text as RichText
 
 from applier.runtime.escaping import Text, escaped
 from applier.runtime.figures import counted, span
-from applier.watch.report import (
-    TONES,
-    DdlReport,
-    PartitionProgress,
-    StatusReport,
-    StepProgress,
-    TableProgress,
-)
+from applier.watch.report import TONES, DdlReport, PartitionProgress, StatusReport, StepProgress, TableProgress
 
 _STYLES = {"good": "green", "bad": "bold red", "wait": "yellow", "held": "yellow"}
 _FEW = 20

@@ -105,15 +105,7 @@ def _progress(known: Completeness, last: Checkpoint) -> str:
     return "" if share is None else f", {share:.0%} of the way"
 
 
-def ask(
-    config: Config,
-    kind: Kind,
-    rules: Sequence[str],
-    why: str,
-    say: Say,
-    *,
-    take_over: bool = False,
-) -> str:
+def ask(config: Config, kind: Kind, rules: Sequence[str], why: str, say: Say, *, take_over: bool = False) -> str:
     """Have something done to the tables of some filter rules, for a reason; returns the outcome.
 
     While another process holds the changefeed, it does so between two steps, and this waits for it. Otherwise this
@@ -280,15 +272,16 @@ def ended(last: Checkpoint, request: TableRequest, config: Config, outcome: Requ
 
 def requested(kind: Kind, rules: Sequence[str], why: str) -> TableRequest:
     """A new request of this user for the tables of some filter rules."""
-    return TableRequest(uuid.uuid4().hex, kind, tuple(rules), why, f"{user_name()} on {this_process(0).host}")
+    return TableRequest(uuid.uuid4().hex, kind, tuple(rules), why, who())
 
 
-def user_name() -> str:
-    """The user's name; the number where the system has no name for it, as in many containers."""
+def who() -> str:
+    """This user and host, for the audit; a user is a number where the system has no name, as in many containers."""
     try:
-        return getpass.getuser()
+        name = getpass.getuser()
     except (KeyError, OSError):
-        return str(os.getuid())
+        name = str(os.getuid())
+    return f"{name} on {this_process(0).host}"
 
 
 def append(section: CatalogSection, identifier: tuple[str, ...], rows: pa.Table) -> bool:
