@@ -242,16 +242,17 @@ def backfill(  # noqa: PLR0913 - each is an option
     log_level: LogLevel = "warning",
 ) -> None:
     """Apply a bounded range of the changefeed, once more or for the first time, while `run` is stopped."""
+    from applier.commands.backfill.request import asked  # noqa: PLC0415
+
+    request = asked(begin, end, tables=tables, branch=branch, publish=publish, repair=repair, dead_letters=dead_letters)
     loaded = _loaded(config, log_level, archive, take_over=take_over, takes=not plan)
     from rich.console import Console  # noqa: PLC0415
 
     from applier.commands.backfill.command import backfill as replay  # noqa: PLC0415
     from applier.commands.backfill.command import planned  # noqa: PLC0415
     from applier.commands.backfill.report import render  # noqa: PLC0415
-    from applier.commands.backfill.request import asked  # noqa: PLC0415
     from applier.commands.progress_bar import progress_bar  # noqa: PLC0415
 
-    request = asked(begin, end, tables=tables, branch=branch, publish=publish, repair=repair, dead_letters=dead_letters)
     if plan:
         render(planned(loaded, request), Console())
         return
@@ -278,7 +279,8 @@ def load(
     log_level: LogLevel = "warning",
 ) -> None:
     """Begin on a database that has rows already, or load tables again: from a Dumpling export, also beside `run`."""
-    loaded, rules = _loaded(config, log_level, takes=False), rules_of(tables)
+    rules = rules_of(tables)
+    loaded = _loaded(config, log_level, takes=False)
     from applier.commands.load.command import load as bring  # noqa: PLC0415
     from applier.commands.load.command import planned  # noqa: PLC0415
 
