@@ -14,9 +14,8 @@ from typer.main import get_command
 
 from applier.changefeed.filter import rules_of
 from applier.commands import dead_letters_cli
-from applier.commands.init import cli as init_cli
 from applier.commands.tables import cli as tables_cli
-from applier.commands.tables.cli import ConfigFile, LogLevel, Tables, TakeOver, examples, loaded, with_file
+from applier.commands.tables.cli import ConfigFile, LogLevel, Tables, TakeOver, examples, loaded, say, with_file
 from applier.runtime.escaping import escaped
 from applier.runtime.process_end import Ending, ending_of, flushed, with_streams
 
@@ -32,13 +31,60 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 120},
 )
 
-app.command(epilog=init_cli.EXAMPLES)(init_cli.init)
 app.add_typer(dead_letters_cli.app, name="dead-letters")
 app.add_typer(tables_cli.app)
 ddl_app = typer.Typer(help="See what became of each DDL, and pass one that is refused.", no_args_is_help=True)
 app.add_typer(ddl_app, name="ddl")
 
+# Written out: the modules that know them take a second to import.
+_PROTOCOL = "simple, open, canal-json, avro, debezium or debezium-avro. Default: what the messages show."
+_CATALOG = "jdbc, rest, hive, glue, hadoop, nessie or bigquery: type of the Iceberg catalog."
+
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON instead of tables.")]
+
+
+@app.command(
+    epilog=examples(
+        "init applier.toml --servers broker:9092 --topics shop --name shop",
+        "init applier.toml --servers broker:9092 --topics shop --name shop --catalog hive --uri thrift://hive:9083",
+    )
+)
+def init(  # noqa: PLR0913 - each is an option
+    file: Annotated[Path, typer.Argument(help="The file to write.")] = Path("applier.toml"),
+    *,
+    servers: Annotated[str, typer.Option(help="Kafka brokers, host:port.")] = "",
+    topics: Annotated[str, typer.Option(help="Topics of the changefeed, separated by commas.")] = "",
+    topic_pattern: Annotated[str, typer.Option(help="Java regular expression for the topics, instead.")] = "",
+    kafka: Annotated[
+        list[str] | None,
+        typer.Option(metavar="KEY=VALUE", help="An option of Kafka's clients, such as kafka.security.protocol=SSL."),
+    ] = None,
+    name: Annotated[str | None, typer.Option(help="Name of the changefeed.")] = None,
+    protocol: Annotated[str | None, typer.Option(help=_PROTOCOL)] = None,
+    registry: Annotated[str | None, typer.Option(help="Address of the schema registry of an Avro feed.")] = None,
+    catalog: Annotated[str | None, typer.Option(help=_CATALOG)] = None,
+    uri: Annotated[str | None, typer.Option(help="Address of the catalog.")] = None,
+    warehouse: Annotated[str | None, typer.Option(help="Where the catalog stores tables.")] = None,
+    catalog_option: Annotated[
+        list[str] | None, typer.Option(metavar="KEY=VALUE", help="Another key of [catalog].")
+    ] = None,
+    force: Annotated[bool, typer.Option("--force", help="Replace a file that is there.")] = False,
+) -> None:
+    """Write a first configuration, from a look at the topics. What they do not show is a comment to fill in.
+
+    Secrets stay out of the file: write ${NAME} for the environment variable that holds one.
+    """
+    from applier.commands.init.command import init as write  # noqa: PLC0415
+    from applier.commands.init.command import options, split  # noqa: PLC0415
+    from applier.commands.init.write import Answers  # noqa: PLC0415
+    from applier.runtime.logs import set_up_logging  # noqa: PLC0415
+
+    set_up_logging()
+    given = {"topics": split(topics), "topic_pattern": topic_pattern, "kafka.bootstrap.servers": servers}
+    section = {key: value for key, value in given.items() if value} | options(kafka or [], "--kafka")
+    extra = options(catalog_option or [], "--catalog-option")
+    answers = Answers(section, name, protocol, registry, catalog, uri, warehouse, extra)
+    write(file, answers, say=say, force=force)
 
 
 @app.command(epilog=examples("run -c applier.toml", "run -c applier.toml --once --log-level warning"))
@@ -50,22 +96,19 @@ def run(
     accept_remade_topics: Annotated[
         bool,
         typer.Option(
-            "--accept-remade-topics",
-            help="Accept recreated topics whose messages kept their offsets; this start only.",
+            "--accept-remade-topics", help="Accept recreated topics whose messages kept their offsets; this start only."
         ),
     ] = False,
     log_level: LogLevel = "info",
 ) -> None:
     """Follow the changefeed and keep its tables up to date."""
-    loaded = _loaded(config, log_level)
+    loaded = _loaded(config, log_level, take_over=take_over, waits=True)
     # These imports take a second or two: only once the first line is shown.
-    from applier.commands.before_spark import refuse  # noqa: PLC0415
     from applier.commands.progress_bar import progress_bar  # noqa: PLC0415
     from applier.commands.run import Reports  # noqa: PLC0415
     from applier.commands.run import run as follow  # noqa: PLC0415
     from applier.watch.watching import tracing, watching  # noqa: PLC0415
 
-    refuse(loaded, take_over=take_over, waits=True)
     with watching(loaded) as board, tracing(loaded) as attempt, progress_bar() as show:
         reports = Reports(show, board.begin, board.take, attempt, board.end)
         follow(loaded, once=once, take_over=take_over, reports=reports, accept_remade=accept_remade_topics)
@@ -129,22 +172,21 @@ def status(  # noqa: PLR0913 - each is an option
     from rich.console import Console  # noqa: PLC0415
 
     from applier.commands.status.command import status as examine  # noqa: PLC0415
-    from applier.commands.status.render import Choice, render  # noqa: PLC0415
-    from applier.commands.status.watch import refuse, watching  # noqa: PLC0415
+    from applier.commands.status.render import Choice, refuse, render, watching  # noqa: PLC0415
 
     rules = rules_of(tables)
     modes = {"--json": as_json, "--cut": cut, "--watch": watch is not None}
     refuse({**modes, "--tables": bool(rules), "--ddl": ddl, "--partitions": partitions}, Console(), engine)
-    loaded = _loaded(config)
-    choice = Choice(loaded.path, rules, ddl, partitions)
+    given = loaded(config)
+    choice = Choice(given.path, rules, ddl, partitions)
 
     def look() -> StatusReport:
         now_ms = time.time_ns() // 1_000_000
-        report = examine(loaded, max_lag_seconds=max_lag, now_ms=now_ms, engine=engine or "spark")
+        report = examine(given, max_lag_seconds=max_lag, now_ms=now_ms, engine=engine or "spark")
         if page is not None:
             from applier.watch.page.document import write  # noqa: PLC0415
 
-            write(page, report, loaded.path)
+            write(page, report, given.path)
         return report
 
     if watch is not None:
@@ -154,7 +196,7 @@ def status(  # noqa: PLR0913 - each is an option
         from applier.commands.status.cut import remarks  # noqa: PLC0415
 
         for shown in (*remarks(engine or "spark", report), *report.cut):
-            print(escaped(shown))
+            say(shown)
         is_late = max_lag is not None and (report.lag_seconds is None or report.lag_seconds > max_lag)
         raise typer.Exit(0 if report.cut and not is_late else 1)
     _show(report, lambda found, console: render(found, console, choice), as_json=as_json)
@@ -200,20 +242,17 @@ def backfill(  # noqa: PLR0913 - each is an option
     log_level: LogLevel = "warning",
 ) -> None:
     """Apply a bounded range of the changefeed, once more or for the first time, while `run` is stopped."""
-    loaded = _loaded(config, log_level)
+    from applier.commands.backfill.request import asked  # noqa: PLC0415
+
+    request = asked(begin, end, tables=tables, branch=branch, publish=publish, repair=repair, dead_letters=dead_letters)
+    loaded = _loaded(config, log_level, archive, take_over=take_over, takes=not plan)
     from rich.console import Console  # noqa: PLC0415
 
     from applier.commands.backfill.command import backfill as replay  # noqa: PLC0415
-    from applier.commands.backfill.command import from_archive, planned  # noqa: PLC0415
+    from applier.commands.backfill.command import planned  # noqa: PLC0415
     from applier.commands.backfill.report import render  # noqa: PLC0415
-    from applier.commands.backfill.request import asked  # noqa: PLC0415
     from applier.commands.progress_bar import progress_bar  # noqa: PLC0415
 
-    request = asked(begin, end, tables=tables, branch=branch, publish=publish, repair=repair, dead_letters=dead_letters)
-    loaded = from_archive(loaded, archive)
-    from applier.commands.before_spark import refuse  # noqa: PLC0415
-
-    refuse(loaded, take_over=take_over, takes=not plan)
     if plan:
         render(planned(loaded, request), Console())
         return
@@ -240,22 +279,17 @@ def load(
     log_level: LogLevel = "warning",
 ) -> None:
     """Begin on a database that has rows already, or load tables again: from a Dumpling export, also beside `run`."""
-    loaded, rules = _loaded(config, log_level), rules_of(tables)
-    from applier.commands.before_spark import refuse  # noqa: PLC0415
+    rules = rules_of(tables)
+    loaded = _loaded(config, log_level, takes=False)
     from applier.commands.load.command import load as bring  # noqa: PLC0415
     from applier.commands.load.command import planned  # noqa: PLC0415
 
-    refuse(loaded, takes=False)
     if plan:
         for line in planned(loaded, export, rules, again=again):
-            print(escaped(line))
+            say(line)
         return
-
-    def say(line: str) -> None:
-        print(escaped(line), flush=True)
-
     done = bring(loaded, export, rules, say, again=again, take_over=take_over)
-    print(escaped(done.what))
+    say(done.what)
     for sentence in done.refused:
         print(escaped(sentence), file=sys.stderr)
     raise typer.Exit(1 if done.refused else 0)
@@ -271,26 +305,20 @@ def adopt(
     log_level: LogLevel = "warning",
 ) -> None:
     """Mark tables as complete, on your word. `run` must be stopped."""
+    loaded = _loaded(config, log_level, take_over=take_over, reads=False)
     from applier.commands.adopt import adopt as take  # noqa: PLC0415
 
-    taken = take(_asked(config, log_level, take_over=take_over), rules_of(tables), why, take_over=take_over)
+    taken = take(loaded, rules_of(tables), why, take_over=take_over)
     print(f"Adopted: {escaped(', '.join(map(str, taken)))}." if taken else "Nothing to adopt: these tables are live.")
 
 
 @app.command(epilog=examples("plan -c applier.toml", "plan -c applier.toml --json"))
-def plan(
-    config: ConfigFile,
-    *,
-    as_json: AsJson = False,
-    log_level: LogLevel = "warning",
-) -> None:
+def plan(config: ConfigFile, *, as_json: AsJson = False, log_level: LogLevel = "warning") -> None:
     """Show what the next step of `run` would do. Takes no lease and writes nothing."""
-    loaded = _loaded(config, log_level)
-    from applier.commands.before_spark import refuse  # noqa: PLC0415
+    loaded = _loaded(config, log_level, takes=False)
     from applier.commands.plan.command import plan as look  # noqa: PLC0415
     from applier.commands.plan.report import render  # noqa: PLC0415
 
-    refuse(loaded, takes=False)
     _show(look(loaded), render, as_json=as_json)
 
 
@@ -299,7 +327,7 @@ def ddl_list(config: ConfigFile, *, as_json: AsJson = False) -> None:
     """Show each DDL and what became of it, oldest first; `pending` ones hold the changefeed up. Changes nothing."""
     from applier.commands.ddl import listed, to_json  # noqa: PLC0415
 
-    found = listed(_loaded(config))
+    found = listed(loaded(config))
     if as_json:
         print(to_json(found))
         return
@@ -322,28 +350,26 @@ def ddl_skip(
     log_level: LogLevel = "warning",
 ) -> None:
     """Let `run` pass one refused statement, once and without its effect, while `run` is stopped."""
+    loaded = _loaded(config, log_level, take_over=take_over, reads=False)
     from applier.commands.ddl import skip  # noqa: PLC0415
 
-    for item in skip(_asked(config, log_level, take_over=take_over), commit_ts, why, take_over=take_over):
+    for item in skip(loaded, commit_ts, why, take_over=take_over):
         print(f"applier run will pass {item.kind} of {escaped(str(item.table))} at commit ts {item.commit_ts}.")
 
 
-def _loaded(config: Path, log_level: str | None = None) -> Config:
-    """The configuration; with a level, for a command that starts Spark."""
+def _loaded(config: Path, log_level: str, archive: str | None = None, **asked: bool) -> Config:
+    """The configuration for a command that starts Spark, once `before_spark.refuse` has let it; see there."""
     found = loaded(config, log_level)
-    if log_level is not None:
-        from applier.runtime.logs import announce  # noqa: PLC0415
+    from applier.runtime.logs import announce  # noqa: PLC0415
 
-        announce("starting Spark …")
-    return found
-
-
-def _asked(config: Path, log_level: str, *, take_over: bool) -> Config:
-    """The configuration for a command that takes the changefeed and reads no message, once the lease lets it."""
+    announce("starting Spark …")
     from applier.commands.before_spark import refuse  # noqa: PLC0415
 
-    found = _loaded(config, log_level)
-    refuse(found, take_over=take_over, reads=False)
+    if archive is not None:
+        from applier.commands.backfill.command import from_archive  # noqa: PLC0415
+
+        found = from_archive(found, archive)
+    refuse(found, **asked)
     return found
 
 

@@ -19,7 +19,7 @@ from applier.config.settings import Config
 from applier.ddl.actions import Action, kind
 from applier.decode.simple import avro_form
 from applier.sink.format.types import iceberg_type
-from applier.watch.prometheus.metrics import METRICS
+from applier.watch.metrics import METRICS
 from tests import readers
 
 ROOT = Path(__file__).resolve().parents[1]

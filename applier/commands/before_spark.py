@@ -70,11 +70,7 @@ def refuse(
 
 
 def refuse_held(config: Config, last: Checkpoint | None, *, take_over: bool = False) -> None:
-    """Refuse a changefeed that another process holds, as the lease will.
-
-    Raises:
-        CheckpointConflict: Another applier holds the changefeed.
-    """
+    """Refuse, by CheckpointConflict, a changefeed that another process holds, as the lease will."""
     now = unix_ms()
     may_take(last, this_process(now), now, config.run.lease_seconds, process_start, take_over=take_over)
 

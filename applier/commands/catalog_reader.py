@@ -207,7 +207,6 @@ def catalog_properties(section: CatalogSection, *, is_read_only: bool = True) ->
 
 
 def _database(section: CatalogSection, mode: str) -> str:
-    """Address of a catalog's database as SQLAlchemy has it."""
     properties = section.properties
     uri = properties.get("uri", "").removeprefix("jdbc:")
     if (file := section.sqlite_file) is not None:
@@ -301,7 +300,6 @@ def _is_locked(error: Exception) -> bool:
 
 
 def _missing(error: Exception, kind: str) -> str:
-    """What is not installed, and the command that installs it."""
     cause = error.__cause__ if isinstance(error.__cause__, ImportError) else error
     module = (getattr(cause, "name", None) or "").partition(".")[0]
     extra = _EXTRAS.get(module, kind if kind in _EXTRAS.values() else "")

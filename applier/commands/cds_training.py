@@ -80,7 +80,6 @@ def _read_kafka(session: SparkSession) -> None:
 
 
 def _config(folder: Path) -> Config:
-    """A changefeed of one table in two steps: rows, then changes of them."""
     feed = folder / "feed.jsonl"
     messages = [*_rows("INSERT", 0), _watermark(0), *_rows("UPDATE", 1), *_rows("DELETE", 2), _watermark(2)]
     feed.write_text("".join(map(_record, range(len(messages)), messages)), encoding="utf-8")

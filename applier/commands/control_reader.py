@@ -92,11 +92,7 @@ class ControlView:
         return checkpoints.lost_epoch(self._lake.table, self._changefeed)
 
     def versions(self) -> list[TableVersion]:
-        """All table versions, those seen last at the end.
-
-        Raises:
-            ValueError: See `rows.table_versions`.
-        """
+        """All table versions, those seen last at the end; raises what `rows.table_versions` does."""
         return rows.table_versions(self._rows(TABLE_VERSIONS))
 
     def decisions(self) -> list[SchemaDecision]:

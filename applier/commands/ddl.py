@@ -9,7 +9,7 @@ from typing import NamedTuple
 from applier.changefeed.completeness import furthest_back
 from applier.commands.catalog_reader import open_lake
 from applier.commands.control_reader import ControlView
-from applier.commands.user_name import user_name
+from applier.commands.tables.command import who
 from applier.config.settings import Config
 from applier.errors import ConfigError
 from applier.pipeline.build import assembled
@@ -97,7 +97,7 @@ def skip(config: Config, commit_ts: int, why: str, *, take_over: bool = False) -
     with assembled(config, take_over=take_over, look=meant) as pipeline:
         state = pipeline.state
         chosen = meant(state)
-        reason = f"{user_name()} on {state.checkpoint.holder.host}: {why.strip()}"
+        reason = f"{who()}: {why.strip()}"
         decided = [SchemaDecision(it.commit_ts, it.table, it.sql, it.kind, "to skip", reason) for it in chosen]
         state.record(decided)
     for item in decided:

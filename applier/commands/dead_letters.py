@@ -13,6 +13,7 @@ from applier.commands.control_reader import ControlView
 from applier.config.settings import Config
 from applier.errors import ConfigError
 from applier.pipeline.build import assembled
+from applier.pipeline.step import Pipeline
 from applier.pipeline.tables import completeness
 from applier.runtime.escaping import Text, escaped, grid
 from applier.runtime.logs import logger
@@ -61,13 +62,17 @@ def discard(config: Config, places: Sequence[str], why: str, *, take_over: bool 
     chosen = _chosen(found(config), places)
     wanted = {letter.place for letter in chosen}
     with assembled(config, take_over=take_over) as pipeline:
-        control = pipeline.state.control
-        letters = [item for item in control.letters() if item.place in wanted]
-        given_up, step = f"discarded: {why}".encode(), pipeline.state.checkpoint.step
-        control.bury([replace(item, key=None, value=given_up, error="", step=step) for item in letters])
+        letters = [item for item in pipeline.state.control.letters() if item.place in wanted]
+        end_letters(pipeline, letters, f"discarded: {why}".encode())
         logger().info("dead letters discarded", count=len(letters), because=why)
-        completeness.end_letters(pipeline.state, pipeline.targets)
     return chosen
+
+
+def end_letters(pipeline: Pipeline, letters: Sequence[DeadLetter], why: bytes | None = None) -> None:
+    """Record that dead letters are made up for, or `why` they are given up: one without an error counts as resolved."""
+    step = pipeline.state.checkpoint.step
+    pipeline.state.control.bury([replace(it, key=None, value=why, error="", step=step) for it in letters])
+    completeness.end_letters(pipeline.state, pipeline.targets)
 
 
 def place_of(letter: DeadLetter) -> str:

@@ -1,14 +1,66 @@
-"""Follows a changefeed: its steps, and what is done between two of them."""
+"""Follows a changefeed, on and on or up to an end: its steps, and what is done between two of them."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import replace
+import threading
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
 
 from applier.changefeed.message import TopicPartition
+from applier.errors import DecodeError
 from applier.pipeline.jobs.resumption import Resumption
 from applier.pipeline.requests import Requests
+from applier.pipeline.stall import refuse_far, refuse_stall
 from applier.pipeline.step import Pipeline, Step
+from applier.runtime.logs import Report
+from applier.wording import WAY_TO_WATERMARKS
+
+_SET_ASIDE = (
+    'To go on without it, until `applier backfill -c FILE --dead-letters`: changefeed.on_bad_message = "dead_letter".'
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Driver:
+    """Makes steps until the command is to stop, and reports every one that moved or waits."""
+
+    stop: threading.Event
+    report: Report
+
+    def drive(self, step: Callable[[], Step], is_over: Callable[[], bool] = lambda: False) -> bool:
+        """Step, by a function that repeats what may be tried again, until the end or until there is no more to read.
+
+        Returns:
+            False if it was asked to stop before.
+
+        Raises:
+            WatermarkStalled: There is no more to read, but rows wait for their schema or partitions never sent a
+                resolved ts; or the longest window brings no newer watermark.
+            TransientError: Something outside did not answer for five minutes.
+            TerminalError: What lies before the end cannot be applied any further.
+        """
+        while not self.stop.is_set():
+            if is_over():
+                return True
+            done = step()
+            if done.moved or done.waiting:
+                self.report(done.status)
+            if done.error is not None and not done.moved:
+                raise refusal(done.error, done)
+            if done.resuming:
+                continue
+            if done.complete and not done.moved:
+                refuse_stall(done)
+                return True
+            refuse_far(done)
+        return False
+
+
+def refusal(error: DecodeError, step: Step) -> DecodeError:
+    """The error of a message that ends a command, with the way past it; before any watermark, with those to one."""
+    is_early = step.silent and not step.resolved
+    way_out = f"No watermark came before it: if the feed carries none, {WAY_TO_WATERMARKS}" if is_early else _SET_ASIDE
+    return error.worded(error.what, f"{error.hint} {way_out}".lstrip())
 
 
 class Follower:

@@ -94,11 +94,8 @@ def _lag(status: StatusLine) -> str:
 
 def _stages(seconds: Mapping[str, float], total: float) -> str:
     shown = {stage: spent for stage, spent in seconds.items() if spent >= max(0.01, _SHARE * total)}
-    return " ".join(f"{stage} {_brief(spent)}" for stage, spent in shown.items())
-
-
-def _brief(seconds: float) -> str:
-    return f"{seconds:.1f}" if seconds >= 1 else f"{seconds:.2f}".removeprefix("0")
+    brief = {stage: f"{it:.1f}" if it >= 1 else f"{it:.2f}".removeprefix("0") for stage, it in shown.items()}
+    return " ".join(f"{stage} {spent}" for stage, spent in brief.items())
 
 
 def _said(notes: Mapping[str, int], words: Mapping[str, tuple[str, str]]) -> list[str]:

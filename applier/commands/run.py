@@ -17,8 +17,7 @@ import pyarrow as pa
 
 from applier import wording
 from applier.changefeed.ts import wall_clock
-from applier.commands.drive import Driver, refusal
-from applier.commands.follower import Follower
+from applier.commands.follower import Driver, Follower, refusal
 from applier.config.settings import Config
 from applier.errors import TerminalError
 from applier.pipeline import topics
@@ -203,9 +202,8 @@ def _tell(step: Step, state: State, reports: Reports) -> None:
 class Pace:
     """How long a run waits after a step: a commit of many rows costs little more than one of a few.
 
-    Args:
-        freshness: Seconds from the begin of a step to that of the next at most, where no backlog is left.
-        interval: Longest pause in seconds where nothing is new.
+    `freshness` is the seconds from the begin of a step to that of the next at most, where no backlog is left, and
+    `interval` the longest pause where nothing is new.
     """
 
     freshness: float
@@ -226,11 +224,7 @@ class Pace:
 
 @dataclass(slots=True)
 class Rest:
-    """When a run begins to rest: once after each time of work.
-
-    Args:
-        since: Monotonic seconds of its last work.
-    """
+    """When a run begins to rest, once after each time of work; its last work was at the monotonic seconds `since`."""
 
     since: float
     _is_resting: bool = field(default=False, init=False)

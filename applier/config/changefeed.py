@@ -7,8 +7,7 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from applier.config.protocols import PROTOCOLS, ProtocolName, ProtocolTraits
-from applier.config.section import Section
-from applier.config.zones import Zone
+from applier.config.section import Section, Zone
 
 
 class ChangefeedSection(Section):

@@ -54,10 +54,7 @@ def with_format(given: Any) -> Any:
 def unreadable(readers: Sequence[Reader], format_version: int, table: str = "") -> str | None:
     """Why a reader cannot read tables of a format, as a sentence with a way out; None where all can.
 
-    Args:
-        readers: The readers.
-        format_version: That of a table, or of new tables.
-        table: The table that has the format already; "" for those to come.
+    The table has the format already; "" for tables to come.
     """
     blind = [reader for reader in readers if format_version not in FORMATS[reader]]
     if not blind:
@@ -74,10 +71,6 @@ def unreadable(readers: Sequence[Reader], format_version: int, table: str = "") 
 
 
 def refuse_unreadable(readers: Sequence[Reader], format_version: int, table: str = "") -> None:
-    """Refuse to write what a reader cannot read; see `unreadable`.
-
-    Raises:
-        ConfigError: There is such a reader.
-    """
+    """Refuse, by ConfigError, to write what a reader cannot read; see `unreadable`."""
     if problem := unreadable(readers, format_version, table):
         raise ConfigError([problem])

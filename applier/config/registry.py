@@ -12,12 +12,9 @@ from applier.config.watch import is_address
 
 
 class Endpoint(NamedTuple):
-    """One address of the registry.
+    """One address of the registry, without credentials, query and trailing slash, so that it is safe to print.
 
-    Attributes:
-        url: Address without credentials, query and trailing slash; safe to print.
-        username: For basic authentication; None to send none.
-        password: Its password.
+    User name and password are for basic authentication; None to send none.
     """
 
     url: str

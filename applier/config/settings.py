@@ -24,7 +24,7 @@ from applier.config.reading.problems import Problems, note_unknown, validated, w
 from applier.config.registry import RegistrySection
 from applier.config.section import Section, nearest, refuse
 from applier.config.source import SourceSection, dotted
-from applier.config.table_layout import LayoutSection, TableLayout, layout_of
+from applier.config.table_layout import LayoutSection, TableLayout
 from applier.config.upstream import UpstreamSection
 from applier.config.watch import HttpSection, TracesSection, WebhookSection
 from applier.ddl.actions import KINDS
@@ -171,8 +171,10 @@ class TablesSection(Section):
         return self.__pydantic_extra__ or {}
 
     def layout_of(self, name: TableName) -> TableLayout | None:
-        """How a table should lie; None if no pattern names it."""
-        return layout_of(self._layouts, name)
+        """How a table should lie, by the most specific pattern; None if no pattern names it."""
+        patterns = [(TablePattern(text), section) for text, section in self._layouts.items()]
+        fitting = [(pattern.rank, place) for place, (pattern, _) in enumerate(patterns) if pattern.names(name)]
+        return patterns[max(fitting)[1]][1].layout if fitting else None
 
 
 class SinkSection(Section):
@@ -303,7 +305,6 @@ class Config(Section):
 
     @property
     def _java_has_login(self) -> bool:
-        """Whether an option of Java names a file with log-ins."""
         given = [*self.spark.values(), *map(os.environ.get, ("JAVA_TOOL_OPTIONS", "JDK_JAVA_OPTIONS"))]
         return any("java.security.auth.login.config" in (options or "") for options in given)
 
@@ -353,8 +354,7 @@ def load(path: str | Path) -> Config:
 def parse(raw: dict[str, Any], problems: Problems | None = None) -> Config:
     """Check a configuration that is already a dictionary; its paths are as they are without a file.
 
-    Raises:
-        ConfigError: With every problem found.
+    It raises ConfigError with every problem found.
     """
     problems = Problems() if problems is None else problems
     values = with_known_keys(_flatten(_expand(raw, (), problems), problems), Config, "", problems)

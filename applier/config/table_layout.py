@@ -10,8 +10,7 @@ from dataclasses import dataclass, field
 
 from pydantic import Field, model_validator
 
-from applier.changefeed.filter import TablePattern
-from applier.changefeed.table import TableName, fold
+from applier.changefeed.table import fold
 from applier.config.section import Section, refuse
 
 _TIMES = ("year", "month", "day", "hour")
@@ -55,13 +54,7 @@ class SortField:
 
 @dataclass(frozen=True, slots=True)
 class TableLayout:
-    """A layout; None leaves partitions or order as they are.
-
-    Attributes:
-        partition: Partition fields; () for none.
-        sort: Columns of the sort order; () for none.
-        properties: Iceberg properties.
-    """
+    """A layout; None leaves partitions or order as they are, () is for none."""
 
     partition: tuple[PartitionField, ...] | None = None
     sort: tuple[SortField, ...] | None = None
@@ -71,8 +64,7 @@ class TableLayout:
 def partition_fields(texts: Sequence[str]) -> tuple[PartitionField, ...]:
     """Read partition fields such as `day(created)`, `bucket(16, id)` and `region`.
 
-    Raises:
-        ValueError: A text is malformed, or two of them say the same.
+    It raises ValueError for a malformed one, and for two that say the same.
     """
     fields = tuple(_partition_field(text.strip()) for text in texts)
     # Iceberg takes one of the transforms of time for each column, as a day lies in one month.
@@ -82,11 +74,7 @@ def partition_fields(texts: Sequence[str]) -> tuple[PartitionField, ...]:
 
 
 def sort_fields(texts: Sequence[str]) -> tuple[SortField, ...]:
-    """Read sort columns such as `created` and `id desc`.
-
-    Raises:
-        ValueError: A text is malformed, or a column comes twice.
-    """
+    """Read sort columns such as `created` and `id desc`; ValueError for a malformed one, or one that comes twice."""
     fields = []
     for text in texts:
         match = _SORTED.fullmatch(text.strip())
@@ -168,10 +156,3 @@ class LayoutSection(Section):
             None if self.sort_by is None else sort_fields(self.sort_by),
             self.properties,
         )
-
-
-def layout_of(sections: Mapping[str, LayoutSection], name: TableName) -> TableLayout | None:
-    """The layout of a table by the most specific pattern; None if no pattern names it."""
-    patterns = [(TablePattern(text), section) for text, section in sections.items()]
-    fitting = [(pattern.rank, place) for place, (pattern, _) in enumerate(patterns) if pattern.names(name)]
-    return patterns[max(fitting)[1]][1].layout if fitting else None

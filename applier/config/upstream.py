@@ -6,13 +6,35 @@ import gzip
 import zlib
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Literal
 
 from applier.changefeed.filter import TableFilter
-from applier.config.dump_form import CsvSection
-from applier.config.section import Section
+from applier.config.section import Section, Zone
 from applier.ddl.schema_files import is_schema_file, read_schemas
 from applier.ddl.schema_tracker import Tables
 from applier.errors import ConfigError, SchemaChangeRefused
+
+
+class CsvSection(Section):
+    """Options that Dumpling had; what is left out is its default. Files that do not fit them are refused."""
+
+    separator: str = ","
+    """`--csv-separator`."""
+    delimiter: str = '"'
+    """`--csv-delimiter`. With an empty one, `null_value` is needed."""
+    null_value: str = "\\N"
+    """`--csv-null-value`."""
+    header: bool = True
+    """False with `--no-header`."""
+    backslash_escapes: bool = True
+    """False with `--escape-backslash=false`; of SQL files as well."""
+    timezone: Zone = "UTC"
+    """IANA zone of TIMESTAMP values in CSV and SQL files, which no file shows: that of the TiDB server,
+    unless Dumpling had `--params 'time_zone=+00:00'`."""
+    binary: Literal["raw", "hex", "base64"] | None = None
+    """How binary columns are written: `hex` with `--csv-output-dialect` snowflake or redshift, `base64` with bigquery,
+    otherwise `raw`, the default. Needed where all values look like hex or base64."""
+
 
 _EXPORT = "Export the tables with `tiup dumpling --no-data -o DIR`, and name that folder as upstream.schemas."
 

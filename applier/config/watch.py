@@ -26,6 +26,14 @@ def is_address(text: str) -> bool:
     return parts.scheme in {"http", "https"} and bool(parts.hostname) and text.isprintable() and " " not in text
 
 
+def is_loopback(host: str) -> bool:
+    """Whether a host, a name or an IP address, can be reached by this machine alone."""
+    try:
+        return host == "localhost" or ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
 def _checked_headers(headers: dict[str, SecretStr]) -> dict[str, SecretStr]:
     for name, value in headers.items():
         text = value.get_secret_value()
@@ -64,21 +72,13 @@ class HttpSection(Section):
             problems["certificate"] = "certificate and key are needed together"
         if self.token is not None and not re.fullmatch(r"[!-~]+", self.token.get_secret_value()):
             problems["token"] = "must be printable ASCII without spaces, and not empty"  # noqa: S105 - a sentence
-        if self.token is None and not self.is_loopback:
+        if self.token is None and not is_loopback(self.address):
             problems["address"] = (
                 f"address {self.address} lets others in, and the page shows names and DDL of your database: "
                 'set token = "${APPLIER_HTTP_TOKEN}", or listen on 127.0.0.1'
             )
         refuse(problems)
         return self
-
-    @property
-    def is_loopback(self) -> bool:
-        """Whether only this machine can reach the address."""
-        try:
-            return self.address == "localhost" or ipaddress.ip_address(self.address).is_loopback
-        except ValueError:
-            return False
 
 
 class WebhookSection(Section):

@@ -97,6 +97,33 @@ def logger() -> Any:
     return structlog.get_logger()
 
 
+class Guard:
+    """Lets no failure leave a block, and logs the first of several in a row by its kind: a text may hold an address.
+
+    Args:
+        event: What is logged.
+        told: Errors whose text is logged, too.
+    """
+
+    def __init__(self, event: str, told: tuple[type[Exception], ...] = ()) -> None:
+        self._event, self._told = event, told
+        self._is_broken = False
+
+    @contextmanager
+    def block(self) -> Iterator[None]:
+        """Guard a block."""
+        try:
+            yield
+        except Exception as error:  # noqa: BLE001 - whatever it is, what is done beside the tables ends no step
+            if not self._is_broken:
+                said = str(error) if isinstance(error, self._told) else type(error).__name__
+                warn = logger().warning
+                warn(self._event, error=said)
+            self._is_broken = True
+        else:
+            self._is_broken = False
+
+
 Stage: TypeAlias = Literal["maintain", "plan", "read", "decode", "apply", "checkpoint"]
 """The stages of a step, in their order."""
 

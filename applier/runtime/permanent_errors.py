@@ -233,7 +233,6 @@ def _hint(cause: Cause, systems: Sequence[System]) -> str | None:
 
 
 def _code(kind: str, throwable: Any) -> str:
-    """The code that an exception carries, as the table writes it."""
     try:
         if kind == "SQLiteException":
             return str(throwable.getResultCode().name())

@@ -39,7 +39,9 @@ class Ending(NamedTuple):
 def ending_of(error: BaseException) -> Ending:
     """How the process ends after an error; a defect leaves a file with its traceback."""
     if isinstance(error, ApplierError):
-        return _on_purpose(error)
+        if isinstance(error, ConfigError):
+            return Ending(2, "\n".join(map(escaped, error.problems)))
+        return Ending(1 if isinstance(error, IncompatibleSchema | NeverRan) else 3, escaped(str(error)))
     if type(error).__module__.startswith(("click", "typer")) and hasattr(error, "format_message"):
         return Ending(2, escaped(error.format_message(), lines=True))
     if isinstance(error, KeyboardInterrupt) or type(error).__name__ == "Abort":
@@ -72,12 +74,6 @@ def with_streams() -> None:
             setattr(sys, name, Path(os.devnull).open("w", encoding="utf-8"))  # noqa: SIM115 - it stays
         elif hasattr(stream := getattr(sys, name), "reconfigure"):
             stream.reconfigure(errors="backslashreplace")
-
-
-def _on_purpose(error: ApplierError) -> Ending:
-    if isinstance(error, ConfigError):
-        return Ending(2, "\n".join(map(escaped, error.problems)))
-    return Ending(1 if isinstance(error, IncompatibleSchema | NeverRan) else 3, escaped(str(error)))
 
 
 def _is_of_output(error: OSError) -> bool:

@@ -45,11 +45,7 @@ class Stopping:
 
     @contextmanager
     def waiting(self) -> Iterator[None]:
-        """A stop request ends the block at once; only the main thread may use it.
-
-        Raises:
-            StopRequested: A stop was requested, before or meanwhile.
-        """
+        """A stop request, before or meanwhile, ends the block at once by StopRequested; for the main thread alone."""
         if threading.current_thread() is not threading.main_thread():
             yield
             return
@@ -62,20 +58,12 @@ class Stopping:
             self._waits -= 1
 
     def check(self) -> None:
-        """Begin nothing that a stop request would have to wait for.
-
-        Raises:
-            StopRequested: A stop was requested, and this is the main thread.
-        """
+        """Begin nothing that a stop request would have to wait for: after one, StopRequested in the main thread."""
         with self.waiting():
             pass
 
     def pause(self, seconds: float) -> None:
-        """Sleep; a stop request ends it at once.
-
-        Raises:
-            StopRequested: A stop was requested, and this is the main thread.
-        """
+        """Sleep; a stop request ends it at once, in the main thread by StopRequested."""
         with self.waiting():
             self.event.wait(seconds)
             self.check()
@@ -87,10 +75,7 @@ class Stopping:
     def ask(self, seconds: float) -> None:
         """Take note of a stop request, after which the step under way may go on for so many seconds.
 
-        The handler of a signal calls this, in the main thread.
-
-        Raises:
-            StopRequested: The process waits.
+        The handler of a signal calls this, in the main thread. It raises StopRequested where the process waits.
         """
         if not self.event.is_set():
             self.event.set()

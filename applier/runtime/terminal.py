@@ -36,14 +36,14 @@ def is_watched() -> bool:
     return sys.stderr.isatty()
 
 
-def say(text: str, level: str = "info", style: str = "") -> None:
+def say(text: str, level: str = "info") -> None:
     """Print a line with its time in UTC, if somebody watches; the terminal wraps it, so that it is copied whole."""
     if not is_watched():
         return
     line = Text().append(f"{datetime.now(UTC):%H:%M:%S} ", "dim")
     if level != "info":
         line.append(f"{level} ", {"warning": "yellow", "error": "red", "critical": "red"}.get(level, "dim"))
-    CONSOLE.print(line.append(escaped(text), style), soft_wrap=True)
+    CONSOLE.print(line.append(escaped(text)), soft_wrap=True)
 
 
 @contextmanager

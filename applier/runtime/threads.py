@@ -28,12 +28,10 @@ def beside(name: str, work: Callable[[threading.Event], object], wait_seconds: f
 class Asking(threading.Thread):
     """Asks one system outside, part by part; a daemon, as no process waits for one that never answers.
 
-    Args:
-        name: The system.
-        parts: The name of each part, and what asks it, in the thread. The first error ends them.
+    The parts have names, and what asks them, in the thread; the first error ends them.
 
     Attributes:
-        at: The part that is asked now, or was asked last.
+        at: The part that is asked now, or was asked last; the system before the first.
         answers: The parts that have answered, with what they said.
         error: What the part `at` raised.
     """

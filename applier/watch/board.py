@@ -5,8 +5,8 @@ from __future__ import annotations
 import threading
 import time
 from collections import deque
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import cast
 
@@ -16,7 +16,7 @@ from applier.config.settings import Config
 from applier.errors import ApplierError
 from applier.pipeline.state import State
 from applier.pipeline.step import Pipeline, Step
-from applier.runtime.logs import logger
+from applier.runtime.logs import Guard
 from applier.runtime.outages import OUTAGES
 from applier.sink.control.control import Control, DeadLetter, SchemaDecision
 from applier.sink.control.rows import last_decisions, newest_first
@@ -25,10 +25,9 @@ from applier.sink.iceberg.snapshot import Figures
 from applier.sink.write.table_writer import TableWriter
 from applier.watch.compose import Facts, compose, empty
 from applier.watch.history import History
+from applier.watch.metrics import Exposition
 from applier.watch.progress import TableHead, step_progress, table_progress
-from applier.watch.prometheus.exposition import Exposition
-from applier.watch.report import StepProgress, Trouble
-from applier.watch.view import View
+from applier.watch.report import StepProgress, Trouble, View
 
 STEPS = 20
 """Steps whose stages are shown."""
@@ -42,13 +41,8 @@ nothing is read at once."""
 class Board:
     """Takes what each step did, from the thread of the steps, and shows it to any other.
 
-    A failure in here is logged once and stops nothing: the tables matter, not those who watch them.
-
-    Args:
-        config: The configuration.
-
-    Attributes:
-        found: What was known when the changefeed was taken; None before.
+    A failure in here is logged once and stops nothing: the tables matter, not those who watch them. `found` is what was
+    known when the changefeed was taken; None before.
     """
 
     config: Config
@@ -66,16 +60,17 @@ class Board:
     _letters: Sequence[DeadLetter] = field(default=(), init=False)
     _read: tuple[int, int] = field(default=(-1, -1), init=False)
     _read_at: float = field(default=float("-inf"), init=False)
-    _is_broken: bool = field(default=False, init=False)
+    _guard: Guard = field(init=False)
     _lock: threading.Lock = field(default_factory=threading.Lock, init=False)
 
     def __post_init__(self) -> None:
         self.metrics = Exposition(self.config, self.view)
+        self._guard = Guard("page is not up to date", (ApplierError,))
 
     def begin(self, pipeline: Pipeline) -> None:
         """The changefeed is held, and its checkpoint is read."""
         self._state, self.phase = pipeline.state, "running"
-        with self._guarded():
+        with self._guard.block():
             route = self.config.route
             self._known = frozenset(route.identifier(name) for name in pipeline.state.checkpoint.tables)
             self.metrics.begin(pipeline.state)
@@ -85,7 +80,7 @@ class Board:
     def take(self, pipeline: Pipeline, step: Step) -> None:
         """A step was made, or one found nothing to do."""
         status, messages = step.status, step.status.messages if step.moved else 0
-        with self._guarded():
+        with self._guard.block():
             with self._lock:
                 self.history.add(status.now_ms / 1000, status.lag_seconds, status.rows, messages, status.backlog)
                 if step.moved:
@@ -127,18 +122,6 @@ class Board:
         # A table that was made anew counts from its beginning.
         first = self._first.get(place, 0)
         return found.sequence - (first if first <= found.sequence else 0)
-
-    @contextmanager
-    def _guarded(self) -> Iterator[None]:
-        try:
-            yield
-        except Exception as error:  # noqa: BLE001 - whatever it is, no step may end for it
-            if not self._is_broken:
-                said = str(error) if isinstance(error, ApplierError) else type(error).__name__
-                logger().warning("page is not up to date", error=said)
-            self._is_broken = True
-        else:
-            self._is_broken = False
 
     def _look(self, pipeline: Pipeline) -> None:
         """Ask for what has changed, and nothing else: this runs in the thread of the steps."""

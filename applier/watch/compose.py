@@ -18,6 +18,7 @@ from applier.config.settings import Config
 from applier.order.feed_order import ORDERS
 from applier.runtime.figures import counted, span
 from applier.sink.control.rows import DeadLetter, SchemaDecision
+from applier.watch.progress import explained
 from applier.watch.report import (
     LACKING,
     DdlReport,
@@ -35,7 +36,6 @@ from applier.watch.report import (
     judged,
     spark_name,
 )
-from applier.watch.steps import explained
 
 _SHOWN = 10
 _TWO = 2
@@ -44,11 +44,9 @@ _GONE = "Table {} is not in the catalog, though the checkpoint lists it."
 
 @dataclass(frozen=True, slots=True)
 class Facts:
-    """What a report is composed of.
+    """What a report is composed of: the newest checkpoint, and how far each table is by its own metadata.
 
     Attributes:
-        checkpoint: The newest one.
-        tables: How far each table is by its own metadata.
         decisions: What became of each DDL, in order of commit ts.
         letters: Dead letters that are not made up for, newest first.
         steps: The newest steps, newest first.
@@ -78,15 +76,10 @@ def compose(
     *,
     is_strict: bool = False,
 ) -> StatusReport:
-    """The report on a changefeed.
+    """The report on a changefeed at a time in Unix milliseconds; its tables are stale from `max_lag_seconds` on.
 
-    Args:
-        config: Its configuration.
-        facts: What is known of it.
-        max_lag_seconds: Age from which on its tables are stale.
-        now_ms: The time, in Unix milliseconds.
-        loaded: Share of its export that is in a table which is being loaded; None where that is not known.
-        is_strict: Tables of a greater age are stale, whatever explains it.
+    `loaded` finds the share of its export that is in a table which is being loaded; None where that is not known. With
+    `is_strict`, tables of a greater age are stale, whatever explains it.
     """
     last, order = facts.checkpoint, ORDERS[config.changefeed.order]
     resolved_ts = order.as_of(last.resolved_ts) or None
@@ -171,7 +164,6 @@ def _pace(report: StatusReport, last: Checkpoint, config: Config, *, is_held: bo
 
 
 def _paced(report: StatusReport, last: Checkpoint, config: Config) -> Iterator[Trouble]:
-    """What there is to know of a changefeed whose lag needs no hand."""
     if report.verdict == "catching up":
         behind = "" if report.lag_seconds is None else span(report.lag_seconds)
         backlog = last.counts.get("backlog")
@@ -192,10 +184,7 @@ def _still(last: Checkpoint, config: Config, *, is_held: bool) -> Trouble | None
 def lacking(tables: Sequence[TableProgress], known: Mapping[TableName, Completeness], config: str) -> Iterator[Trouble]:
     """Why tables need a hand; those that lack rows for one reason, and have one way out, in one sentence.
 
-    Args:
-        tables: All tables.
-        known: What is recorded of those that lack rows.
-        config: Path of the configuration file.
+    `known` is what is recorded of those that lack rows.
     """
     for names, state in wording.alike(known.items()):
         yield Trouble(
@@ -289,7 +278,6 @@ def _judged(
 
 
 def _lacking(tables: Sequence[TableProgress], last: Checkpoint) -> dict[TableName, Completeness]:
-    """What is recorded of the tables that lack rows."""
     bad = {table.table: table for table in tables if table.state in LACKING}
     found = {name: tracked.completeness for name, tracked in last.tables.items() if str(name) in bad}
     return {name: _known(known, bad[str(name)], last) for name, known in found.items() if known is not None}

@@ -20,14 +20,10 @@ _COVERS = 120
 
 @dataclass(frozen=True, slots=True)
 class Point:
-    """What was seen in `POINT_SECONDS`.
+    """What was seen in `POINT_SECONDS` from a Unix time on.
 
-    Attributes:
-        at: Unix time in seconds at which it begins.
-        lag: Largest lag in seconds; None while there was no resolved ts.
-        rows: Row changes that were applied.
-        messages: Messages that were read.
-        backlog: Messages that the source had beyond them, at the end.
+    The lag is the largest, None while there was no resolved ts; the backlog is what the source had beyond the messages
+    that were read, at the end.
     """
 
     at: int

@@ -4,13 +4,42 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
 from typing import Literal, TypeAlias
 
 from applier.changefeed.ts import wall_clock
 from applier.runtime.figures import counted, span
+from applier.sink.control.rows import SchemaDecision
+from applier.watch.history import Point
+
+
+@dataclass(frozen=True, slots=True)
+class View:
+    """What is known at one moment.
+
+    Attributes:
+        report: The same as `applier status` shows, as far as the process knows it: others may have changed a table
+            since, or dropped it.
+        points: The last hours, the oldest first.
+        phase: What the process does, in words: `starting`, `running`, `stopping`; "" where none does.
+        outage: What does not answer now; None while all is well.
+        now: Unix time in seconds.
+        decisions: The last decision on each DDL, in order of commit ts.
+        commits: Snapshots that each Iceberg table got since the start, by its identifier joined by dots.
+        is_behind: This process has written decisions on DDL, or dead letters, that are still to be read.
+    """
+
+    report: StatusReport
+    points: Sequence[Point]
+    phase: str
+    outage: str | None
+    now: float
+    decisions: Sequence[SchemaDecision] = ()
+    commits: Mapping[str, int] = field(default_factory=dict)
+    is_behind: bool = False
+
 
 TableState: TypeAlias = Literal[
     "in step",
@@ -55,10 +84,9 @@ LACKING = ("catching up", "incomplete", "loading", "parked")
 
 @dataclass(frozen=True, slots=True)
 class HolderReport:
-    """Who holds the changefeed. Times are ISO 8601.
+    """Who holds the changefeed, a process on a host. Times are ISO 8601.
 
     Attributes:
-        name: Process and host.
         epoch: Number of the hold.
         seen: Its last sign of life; `silent_seconds` have passed since then.
         released: It has stopped, and any applier may take the changefeed at once.
@@ -124,12 +152,7 @@ class TableProgress:
 
 @dataclass(frozen=True, slots=True)
 class PartitionProgress:
-    """How far one partition is read.
-
-    Attributes:
-        resolved_ts: Newest resolved ts that it sent; None before its first.
-        resolved: Wall clock of it, ISO 8601.
-    """
+    """How far one partition is read; its newest resolved ts is None before the first."""
 
     topic: str
     partition: int
@@ -189,10 +212,9 @@ class LetterReport:
 
 @dataclass(frozen=True, slots=True)
 class Trouble:
-    """What deserves a look.
+    """What deserves a look, as one sentence.
 
     Attributes:
-        because: What is the matter, as one sentence.
         way_out: What ends it, with its commands in backticks; "" where nothing has to be done.
         table: The table that it is about, if it is one alone.
         is_open: It names nothing of the database, so that whoever asks may read it.
@@ -291,12 +313,7 @@ class StatusReport:
 
 
 def judged(report: StatusReport, start: str) -> Iterator[Trouble]:
-    """Why the changefeed as a whole is stale.
-
-    Args:
-        report: What is known.
-        start: The way out where no applier runs, else "".
-    """
+    """Why the changefeed as a whole is stale; `start` is the way out where no applier runs, else ""."""
     if report.pace:
         return
     if report.holder is None:

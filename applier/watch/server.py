@@ -6,7 +6,6 @@ import base64
 import errno
 import gzip
 import hmac
-import ipaddress
 import socket
 import ssl
 import threading
@@ -17,11 +16,11 @@ from dataclasses import dataclass, field
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from socketserver import TCPServer
-from typing import Any, ClassVar
+from typing import Any
 
-from applier.config.watch import HttpSection
+from applier.config.watch import HttpSection, is_loopback
 from applier.errors import ConfigError
-from applier.runtime.logs import logger
+from applier.runtime.logs import Guard
 from applier.runtime.threads import beside
 
 KEPT_SECONDS = 1.0
@@ -51,14 +50,7 @@ _HEADERS = {
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """An answer to a request.
-
-    Attributes:
-        body: Its bytes.
-        kind: Its media type.
-        status: Its code.
-        headers: Further headers.
-    """
+    """An answer to a request: its body, media type, code, and further headers."""
 
     body: bytes
     kind: str = "text/plain; charset=utf-8"
@@ -68,12 +60,7 @@ class Answer:
 
 @dataclass(frozen=True, slots=True)
 class Resource:
-    """What answers the requests for a path.
-
-    Attributes:
-        answer: Makes the answer.
-        is_open: No token is needed for it.
-    """
+    """What answers the requests for a path; one that is open needs no token."""
 
     answer: Callable[[], Answer]
     is_open: bool = False
@@ -191,6 +178,9 @@ class _Server(ThreadingHTTPServer):
             self._clients.pop(client, None)
 
 
+_UNMADE = Answer(b"This cannot be shown; the log says why.\n", status=HTTPStatus.INTERNAL_SERVER_ERROR)
+
+
 class _Kept:
     """An answer that is made at most once in `KEPT_SECONDS`, also compressed; one that is slow to make is kept longer.
 
@@ -202,14 +192,17 @@ class _Kept:
         self._until = 0.0
         self._answer = Answer(b"")
         self._packed: bytes | None = None
-        self._is_broken = False
+        self._guard = Guard("page cannot be made")
         self._lock = threading.Lock()
 
     def get(self, *, packed: bool) -> tuple[Answer, bytes]:
         """The answer, and its body as it is sent."""
         with self._lock:
             if (start := time.monotonic()) >= self._until:
-                self._answer, self._packed = self._made(), None
+                # The next request must not meet the same failure again.
+                self._answer, self._packed = _UNMADE, None
+                with self._guard.block():
+                    self._answer = self._make()
                 now = time.monotonic()
                 self._until = now + max(KEPT_SECONDS, _REST * (now - start))
             if not packed:
@@ -217,17 +210,6 @@ class _Kept:
             if self._packed is None:
                 self._packed = gzip.compress(self._answer.body, 1)
             return self._answer, self._packed
-
-    def _made(self) -> Answer:
-        try:
-            found = self._make()
-        except Exception as error:  # noqa: BLE001 - whatever it is, the next request must not meet it again
-            if not self._is_broken:
-                logger().warning("page cannot be made", error=type(error).__name__)
-            self._is_broken = True
-            return Answer(b"This cannot be shown; the log says why.\n", status=HTTPStatus.INTERNAL_SERVER_ERROR)
-        self._is_broken = False
-        return found
 
 
 class _Head:
@@ -257,7 +239,6 @@ class _Handler(BaseHTTPRequestHandler):
     error_content_type = "text/plain; charset=utf-8"
     error_message_format = "%(code)d %(message)s\n"
     rfile: Any
-    _loopback: ClassVar[set[str]] = {"localhost", "127.0.0.1", "[::1]"}
 
     def setup(self) -> None:
         """Read no more than a request may have."""
@@ -308,7 +289,7 @@ class _Handler(BaseHTTPRequestHandler):
         """A page of another site, whose name leads to this machine, must not read what needs no token."""
         host = self.headers.get("Host", "")
         name = host.rpartition(":")[0] if not host.endswith("]") and ":" in host else host
-        return self.server.token is not None or name in self._loopback or _is_loopback(name)
+        return self.server.token is not None or is_loopback(name.strip("[]"))
 
     def _is_allowed(self) -> bool:
         token = self.server.token
@@ -323,10 +304,3 @@ class _Handler(BaseHTTPRequestHandler):
         return scheme.lower() == "bearer" and hmac.compare_digest(
             given.strip().encode("utf-8", "replace"), token.encode()
         )
-
-
-def _is_loopback(name: str) -> bool:
-    try:
-        return ipaddress.ip_address(name.strip("[]")).is_loopback
-    except ValueError:
-        return False

@@ -41,12 +41,7 @@ def traced(config: Config, exporter: SpanExporter) -> Iterator[Traces]:
 
 
 class Traces:
-    """Makes the spans of one changefeed. They hold numbers, and names of stages and errors: no data, and no table.
-
-    Args:
-        changefeed: Its name.
-        provider: Makes spans, and hands them to an exporter.
-    """
+    """Makes the spans of one changefeed. They hold numbers, and names of stages and errors: no data, and no table."""
 
     def __init__(self, changefeed: str, provider: TracerProvider) -> None:
         self._changefeed = changefeed
@@ -85,12 +80,7 @@ class Traces:
 
 
 class Collector(SpanExporter):
-    """Sends spans to the collector; an outage is one line of the log, and spans of that time are lost.
-
-    Args:
-        endpoint: Address of the collector.
-        headers: Further headers of a request.
-    """
+    """Sends spans to the collector; an outage is one line of the log, and spans of that time are lost."""
 
     def __init__(self, endpoint: str, headers: Mapping[str, str]) -> None:
         # The library would write several lines for each batch, on standard error and not as JSON.

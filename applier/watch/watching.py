@@ -16,7 +16,6 @@ from applier.runtime.logs import logger
 from applier.runtime.pulse import PULSE
 from applier.watch.board import Board
 from applier.watch.page import document
-from applier.watch.page.live import Origin
 from applier.watch.server import Answer, Resource, serving
 from applier.watch.webhook import alerting
 
@@ -31,14 +30,13 @@ _SUSPECT_SECONDS = 60.0
 def watching(config: Config) -> Iterator[Board]:
     """A board that takes what the steps did; `[http]` and `[webhook]` show it to others until the block ends.
 
-    Raises:
-        ConfigError: The address cannot be listened on, or the certificate cannot be used.
+    It raises what `serving` does.
     """
     board, health = Board(config), Health(config.http.stuck_seconds)
-    origin = Origin(config.path, started=time.time())
+    started = time.time()
     resources = {
         "/": Resource(document.answer),
-        "/history.json": Resource(lambda: document.history(board.view(), origin)),
+        "/history.json": Resource(lambda: document.history(board.view(), config.path, started)),
         "/metrics": Resource(lambda: _metrics(board, health)),
         "/status.json": Resource(lambda: Answer(board.view().report.to_json().encode(), "application/json")),
         "/healthz": Resource(health.answer, is_open=True),
@@ -54,8 +52,7 @@ def watching(config: Config) -> Iterator[Board]:
 def tracing(config: Config) -> Iterator[Attempt]:
     """A function that makes steps, and traces them as `[traces]` says until the block ends.
 
-    Raises:
-        ConfigError: OpenTelemetry is not installed.
+    It raises ConfigError where OpenTelemetry is not installed.
     """
     settings = config.traces
     if settings.endpoint is None:
@@ -72,11 +69,7 @@ def tracing(config: Config) -> Iterator[Attempt]:
 
 
 class Health:
-    """Tells a process that works from one that is stuck.
-
-    Args:
-        limit: Seconds without any progress after which it is stuck.
-    """
+    """Tells a process that works from one that is stuck: without any progress for `limit` seconds."""
 
     def __init__(self, limit: float) -> None:
         self._limit = limit

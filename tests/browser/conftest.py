@@ -18,9 +18,8 @@ from selenium.webdriver.support.wait import WebDriverWait
 from applier.config.watch import HttpSection
 from applier.watch import server
 from applier.watch.page import document
-from applier.watch.page.live import Origin
+from applier.watch.report import View
 from applier.watch.server import Answer, Resource, serving
-from applier.watch.view import View
 from tests.browser import views
 
 _FLAGS = (
@@ -70,12 +69,11 @@ class Site:
 
     def start(self) -> None:
         """Serve, on the same port as before."""
-        origin = Origin("applier.toml", views.NOW - 9 * 3600)
         settings = HttpSection.model_validate({"port": self.port, "token": self.token})
         resources = {
             "/": Resource(document.answer),
             "/status.json": Resource(lambda: Answer(self.view.report.to_json().encode(), "application/json")),
-            "/history.json": Resource(lambda: document.history(self.view, origin)),
+            "/history.json": Resource(lambda: document.history(self.view, "applier.toml", views.NOW - 9 * 3600)),
         }
         self._running.enter_context(serving(settings, resources))
 

@@ -12,7 +12,7 @@ from selenium.webdriver import Chrome
 from selenium.webdriver.common.keys import Keys
 from selenium.webdriver.support.wait import WebDriverWait
 
-from applier.watch.view import View
+from applier.watch.report import View
 from tests.browser import views
 from tests.browser.conftest import Site, complaints, picture, requests, size, visit
 

@@ -12,8 +12,7 @@ from selenium.webdriver import Chrome
 
 from applier.watch.history import Point
 from applier.watch.page.document import write
-from applier.watch.report import StatusReport, TableProgress
-from applier.watch.view import View
+from applier.watch.report import StatusReport, TableProgress, View
 from tests.browser import views
 from tests.browser.conftest import Site, complaints, requests, size, visit
 

@@ -19,10 +19,10 @@ from applier.watch.report import (
     StepProgress,
     TableProgress,
     Trouble,
+    View,
     iso,
     judged,
 )
-from applier.watch.view import View
 
 NOW = 1_795_608_018.0
 """2026-11-25 12:00:18 UTC."""

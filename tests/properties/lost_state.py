@@ -22,8 +22,7 @@ from applier.changefeed.message import TopicPartition
 from applier.changefeed.table import TableName
 from applier.commands.backfill.command import make_up
 from applier.commands.backfill.request import asked
-from applier.commands.drive import Driver, refusal
-from applier.commands.follower import Follower
+from applier.commands.follower import Driver, Follower, refusal
 from applier.errors import ApplierError, CheckpointConflict, ConfigError, TransientError
 from applier.pipeline.stall import refuse_stall
 from applier.pipeline.step import Pipeline, Step

@@ -11,8 +11,8 @@ import pytest
 
 from applier.changefeed.table import TableName
 from applier.commands.catalog_reader import open_lake
-from applier.commands.catalog_writer import append
 from applier.commands.control_reader import ControlView
+from applier.commands.tables.command import append
 from applier.config import settings
 from applier.sink.control.rows import Kind, TableRequest, request_rows
 from tests import recordings

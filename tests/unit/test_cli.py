@@ -81,7 +81,7 @@ def test_an_error_is_one_sentence_and_its_code(
     error: Exception, code: int, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Each kind of error has one."""
-    monkeypatch.setattr(cli, "_loaded", raising(error))
+    monkeypatch.setattr(cli, "loaded", raising(error))
     monkeypatch.setattr(sys, "argv", ["applier", "status", "-c", "applier.toml"])
 
     with pytest.raises(SystemExit) as ended:
@@ -172,7 +172,7 @@ def test_no_user_reads_a_traceback(
 ) -> None:
     """What the system refuses is no defect; that of a defect is in a file which only its user can read."""
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
-    monkeypatch.setattr(cli, "_loaded", raising(error))
+    monkeypatch.setattr(cli, "loaded", raising(error))
     monkeypatch.setattr(sys, "argv", ["applier", "status", "-c", "applier.toml"])
 
     with pytest.raises(SystemExit) as ended:
@@ -198,7 +198,7 @@ def test_a_java_process_that_is_gone_is_no_defect(
     def fail(*_: object) -> None:
         JavaGateway(gateway_parameters=GatewayParameters(port=1)).jvm.System.exit(0)
 
-    monkeypatch.setattr(cli, "_loaded", fail)
+    monkeypatch.setattr(cli, "loaded", fail)
     monkeypatch.setattr(sys, "argv", ["applier", "status", "-c", "applier.toml"])
 
     with pytest.raises(SystemExit) as ended:
@@ -214,7 +214,7 @@ def test_a_way_out_names_the_file_as_it_was_given(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """A command of a message can be pasted."""
-    monkeypatch.setattr(cli, "_loaded", raising(CheckpointConflict("No.", "run `applier run -c FILE --once`.")))
+    monkeypatch.setattr(cli, "loaded", raising(CheckpointConflict("No.", "run `applier run -c FILE --once`.")))
     monkeypatch.setattr(sys, "argv", ["applier", "status", "--config", "my files/a.toml"])
 
     with pytest.raises(SystemExit):

@@ -278,10 +278,12 @@ def test_every_log_event_is_explained() -> None:
 def _events() -> Iterator[tuple[str, list[str]]]:
     for file in _ROOT.glob("applier/**/*.py"):
         for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
-            if isinstance(node, ast.Call) and re.match(r"logger\(\)\.|announce$", ast.unparse(node.func)):
+            if isinstance(node, ast.Call) and re.match(r"logger\(\)\.|announce$|Guard$", ast.unparse(node.func)):
                 event = node.args[0]
                 assert isinstance(event, ast.Constant)
-                yield str(event.value).removesuffix(" …"), [keyword.arg for keyword in node.keywords if keyword.arg]
+                fields = [keyword.arg for keyword in node.keywords if keyword.arg]
+                is_guard = ast.unparse(node.func) == "Guard"
+                yield str(event.value).removesuffix(" …"), ["error"] if is_guard else fields
 
 
 def test_every_field_of_the_status_line_is_explained() -> None:

@@ -10,7 +10,7 @@ from applier.changefeed.applied_offsets import AppliedOffsets
 from applier.changefeed.position import FeedPosition
 from applier.changefeed.table import TableName
 from applier.changefeed.ts import CLOCK_SKEW_MS, unix_ms
-from applier.commands.backfill.bounds import Range
+from applier.commands.backfill.request import Range
 from applier.ddl.actions import Action, CreateTable, effect, kind, touches
 from applier.ddl.parser import parse
 from applier.errors import RangeRefused, SchemaChangeRefused
@@ -24,15 +24,10 @@ from applier.sink.commit.foreign_commits import Trace, trace
 
 @dataclass(slots=True)
 class Beginnings:
-    """Where tables begin in a range.
+    """Where the chosen tables begin in a range.
 
     A copy of a table has its columns and places of rows of now. So no DDL that changes them may lie among the rows that
     are applied to it again, unless the table was made behind it.
-
-    Args:
-        main: The pipeline of the changefeed.
-        span: The range.
-        names: The tables that are chosen.
     """
 
     main: Pipeline
@@ -52,15 +47,11 @@ class Beginnings:
         self._applied = {ts for (ts, *_), decision in decided.items() if decision in ("applied", "rewritten")}
 
     def of(self, name: TableName) -> FeedPosition:
-        """Where a table begins; without a version it does with its CREATE TABLE.
-
-        Raises:
-            RangeRefused: The table cannot be built from the range.
-        """
+        """Where a table begins, by its CREATE TABLE where it has no version; RangeRefused where it cannot be built."""
         state, begun = self.main.state, self._begun.get(name)
         made = 0 if begun is None or not begun.is_made else begun.position.ts + 1
         created = {table: action for ts, action in self._ddl if ts == made for table in effect(action).created}
-        since = [(ts, action) for ts, action in self._ddl if self.holds(ts) and name in _concerned(action, [name])]
+        since = [(ts, action) for ts, action in self._ddl if self.holds(ts) and _concerns(action, name)]
         if begun is not None and begun.position.name in created and self.holds(made):
             self._refuse_model(name, created[begun.position.name])
             self._refuse_strangers(name, [(ts, action) for ts, action in since if ts > made])
@@ -89,11 +80,7 @@ class Beginnings:
             raise RangeRefused(what, "choose both in --tables; if that one is gone, load the table again.", [name])
 
     def refuse_set_back(self, name: TableName) -> None:
-        """Refuse a table that was set to an older snapshot, and lacks what lies between that and the range.
-
-        Raises:
-            RangeRefused: It does.
-        """
+        """Refuse, by RangeRefused, a table that was set to an older snapshot, and lacks what lies before the range."""
         targets = self.main.targets
         # Judged as it is now, and copied as it was judged.
         targets.close(name)
@@ -122,7 +109,7 @@ class Beginnings:
             return "" if is_early else ",".join(f"{place.topic}:{place.partition}:{at}" for place, at in due.items())
         shown = found.resolved_ts or 0
         # Rows up to a DDL are committed under its commit ts before it is applied.
-        is_in_doubt = any(ts == shown and name in _concerned(action, [name]) for ts, action in self._ddl)
+        is_in_doubt = any(ts == shown and _concerns(action, name) for ts, action in self._ddl)
         if self.holds(shown) or (shown == span.above and not is_in_doubt):
             return ""
         return str(shown - is_in_doubt) if shown else "beginning"
@@ -151,7 +138,7 @@ class Beginnings:
 def changed_since(main: Pipeline, name: TableName, commit_ts: int) -> bool:
     """Whether a DDL has changed the columns of a table, or places of its rows, since rows of a commit ts."""
     ddl = [action for ts, action in taken(main) if ts >= commit_ts and not effect(action).emptied]
-    return any(name in _concerned(action, [name]) for action in ddl)
+    return any(_concerns(action, name) for action in ddl)
 
 
 def taken(main: Pipeline) -> Iterator[tuple[int, Action]]:
@@ -167,9 +154,9 @@ def taken(main: Pipeline) -> Iterator[tuple[int, Action]]:
                 yield item.commit_ts, action
 
 
-def _concerned(action: Action, names: Collection[TableName]) -> list[TableName]:
-    """The tables whose columns or rows an action changes."""
-    return [*touches(action), *effect(action).leaving(names)]
+def _concerns(action: Action, name: TableName) -> bool:
+    """Whether an action changes columns or rows of a table."""
+    return name in touches(action) or name in effect(action).leaving([name])
 
 
 def _lies_before(name: TableName, ddl: Sequence[tuple[int, Action]]) -> RangeRefused:

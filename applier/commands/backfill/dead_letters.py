@@ -13,12 +13,11 @@ from applier.changefeed.table import TableName
 from applier.changefeed.ts import CLOCK_SKEW_MS, from_unix_ms
 from applier.changefeed.window import OffsetRange, Window
 from applier.commands.backfill.beginnings import changed_since
-from applier.commands.backfill.bounds import LOST_HINT, OPEN, Bound, Range, resolve
-from applier.commands.backfill.request import Request
+from applier.commands.backfill.request import LOST_HINT, OPEN, Bound, Range, Request, resolve
+from applier.commands.dead_letters import place_of
 from applier.errors import SourceLost
 from applier.pipeline.scan.ddl_marks import DdlMarks
 from applier.pipeline.scan.task_result import TaskResult
-from applier.pipeline.state import ControlTables
 from applier.pipeline.step import Pipeline
 from applier.runtime.retry import with_retry
 from applier.sink.control.control import DeadLetter
@@ -37,12 +36,6 @@ class Letters:
     span: Range
     said: Sequence[str]
 
-    @property
-    def request(self) -> Request:
-        """The repair that makes up for them."""
-        begin = Bound(f"{len(self.ready)} dead letters since {_place(self.ready[0])}:{self.ready[0].offset}")
-        return Request(begin, Bound("end"), branch="applier_repair", publish=True, repair=True, dead_letters=True)
-
 
 def opened(main: Pipeline, request: Request, tables: Collection[TableName]) -> Letters:
     """Try to read all dead letters of a changefeed with some tables.
@@ -57,7 +50,7 @@ def opened(main: Pipeline, request: Request, tables: Collection[TableName]) -> L
     said: list[str] = []
     oldest: list[int] = []
     for letter in main.state.control.letters():
-        where = f"The dead letter at {_place(letter)}:{letter.offset}"
+        where = f"The dead letter at {place_of(letter)}"
         if letter.offset >= main.state.next_offsets.get(_place(letter), 0):
             said.append(f"{where} is still to be read by `run`.")
             continue
@@ -86,11 +79,6 @@ def opened(main: Pipeline, request: Request, tables: Collection[TableName]) -> L
     return Letters(ready, sorted(names), span, said)
 
 
-def answer(control: ControlTables, letters: Sequence[DeadLetter], step: int) -> None:
-    """Record that the rows of dead letters are in the tables now: a letter without an error counts as resolved."""
-    control.bury([replace(letter, key=None, value=None, error="", step=step) for letter in letters])
-
-
 def _resume(main: Pipeline) -> str:
     path = main.config.path
     return (
@@ -100,7 +88,6 @@ def _resume(main: Pipeline) -> str:
 
 
 def _newest(found: TaskResult, name: TableName) -> int:
-    """Commit ts of the newest row of a table in a message."""
     return max(part.last_ts for (owner, _), parts in found.parts.items() if owner == name for part in parts)
 
 
@@ -140,7 +127,7 @@ def _span(main: Pipeline, letters: Sequence[DeadLetter]) -> Range:
     for letter in letters:
         place = _place(letter)
         if place not in bounds or letter.offset < bounds[place].start:
-            what = f"The source no longer has what came after the dead letter at {place}:{letter.offset}."
+            what = f"The source no longer has what came after the dead letter at {place_of(letter)}."
             raise SourceLost(what, LOST_HINT)
         starts[place] = min(starts[place], letter.offset)
     spans = {place: OffsetRange(starts[place], span.end) for place, span in found.spans.items()}

@@ -1,4 +1,4 @@
-"""A job of a backfill: applies a range to copies of tables, and shows these to readers, or in a branch."""
+"""A job of a backfill: applies a range to copies of tables, compares them, and shows them, or in a branch."""
 
 from __future__ import annotations
 
@@ -7,19 +7,26 @@ import uuid
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from applier import wording
 from applier.changefeed.checkpoint import UNKNOWN, Checkpoint, Resuming, Tracked
 from applier.changefeed.completeness import LIVE, Completeness, Reason, Why
 from applier.changefeed.position import FeedPosition, Reading
 from applier.changefeed.table import TableName
 from applier.commands.backfill.beginnings import Beginnings
-from applier.commands.backfill.bounds import Range
-from applier.commands.backfill.request import Request
-from applier.errors import RangeRefused
+from applier.commands.backfill.compare import compare
+from applier.commands.backfill.report import STOPPED, Difference, Outcome
+from applier.commands.backfill.request import OPEN, Range, Request
+from applier.commands.follower import Driver
+from applier.errors import ConfigError, RangeRefused
 from applier.pipeline.jobs.copies import Copies, CopyOutdated
 from applier.pipeline.jobs.job import JobRun, job
+from applier.pipeline.state import State
 from applier.pipeline.step import Pipeline, Step
 from applier.pipeline.tables import completeness
+from applier.runtime import failpoints, terminal
+from applier.runtime.figures import counted
 from applier.runtime.logs import logger
+from applier.runtime.retry import with_retry
 from applier.sink.commit.foreign_commits import BACKFILL
 from applier.sink.iceberg import clone
 from applier.sink.iceberg.table import Table
@@ -27,14 +34,9 @@ from applier.sink.iceberg.table import Table
 
 @dataclass(frozen=True, slots=True)
 class HeldJob:
-    """A job of a backfill.
+    """A job of a backfill, which `run` does; the pipeline of the changefeed takes no step meanwhile.
 
-    Args:
-        main: The pipeline of the changefeed, which takes no step meanwhile.
-        span: The range.
-        branch: The branch that shows what comes of it.
-        run: Applies it.
-        origins: The tables, by where they begin.
+    `origins` are the tables, by where they begin.
     """
 
     main: Pipeline
@@ -66,11 +68,7 @@ class HeldJob:
         return self.main.targets.feed.order.has_watermark and self.run.state.resolved_ts >= self.goal
 
     def refuse_short(self) -> None:
-        """Refuse tables whose CREATE TABLE was not read.
-
-        Raises:
-            RangeRefused: There is such a table.
-        """
+        """Refuse, by RangeRefused, tables whose CREATE TABLE was not read."""
         for own, known in self.run.state.completeness.items():
             if own not in self.run.state.tables and known.origin is not None:
                 what = f"The range does not hold the CREATE TABLE of {own} at commit ts {known.origin.ts + 1}."
@@ -110,8 +108,7 @@ class HeldJob:
     def publish(self) -> None:
         """Let readers see the copies, and the changefeed go on with them; may be called again after a crash.
 
-        Raises:
-            RangeRefused: Another writer changed a table since it was copied.
+        It raises RangeRefused where another writer changed a table since it was copied.
         """
         state, main = self.run.state, self.main
         members = self.members
@@ -220,13 +217,94 @@ def _identity(main: Pipeline, request: Request, names: Sequence[TableName]) -> s
 
 
 def _refuse_branch(main: Pipeline, name: TableName, branch: str) -> None:
-    """Refuse a branch that others have made.
-
-    Raises:
-        RangeRefused: The table has one.
-    """
+    """Refuse, by RangeRefused, a branch that others have made."""
     table = main.targets.catalog.load(main.targets.identifier(name))
     head = None if table is None else next(table.history(branch), None)
     if table is not None and head is not None and BACKFILL not in head.summary:
         what = f"Table {table} has a branch {branch} that no backfill made."
         raise RangeRefused(what, "give another name with --branch, or drop that one.")
+
+
+def refuse_parked(state: State, names: Sequence[TableName], config: str) -> None:
+    """Refuse, by RangeRefused, tables that lack DDL: rows alone do not make up for them."""
+    parked = sorted(name for name in names if name in state.parked)
+    if parked:
+        what = (
+            f"Table {parked[0]} is parked: the DDL since then are missing from it, which no range of rows makes up for."
+        )
+        raise RangeRefused(what, wording.way_out(parked[:1], state.completeness[parked[0]], config))
+
+
+def refuse_short(main: Pipeline, request: Request, span: Range, names: Sequence[TableName]) -> None:
+    """Refuse, before anything is read, a range of which nothing is covered (ConfigError), or that ends before what the
+    tables have (RangeRefused).
+    """
+    state = main.state
+    refuse_parked(state, names, main.config.path)
+    ahead = sorted(name for name in names if name in state.ahead or name in state.unsettled)
+    if ahead:
+        what = f"Table {ahead[0]} is ahead of the checkpoint, as a step failed half way."
+        raise RangeRefused(what, "finish it first, with `applier run -c FILE --once`.")
+    if main.targets.feed.order.has_watermark and span.above >= state.resolved_ts:
+        reached = state.resolved_ts
+        what = (
+            f"The range begins at {span.above}, beyond resolved ts {reached} of the tables: nothing is applied twice."
+        )
+        raise ConfigError([what])
+    if not request.publish:
+        return
+    if span.upto != OPEN and span.upto < state.resolved_ts:
+        raise _short(f"at resolved ts {span.upto}", f"resolved ts {state.resolved_ts}")
+    for place, due in sorted(state.next_offsets.items()):
+        if place in span.spans and span.spans[place].end < due:
+            raise _short(f"at offset {span.spans[place].end} of {place}", f"offset {due}")
+
+
+def _short(end: str, covered: str) -> RangeRefused:
+    what = f"The range ends {end}, but the tables have what comes up to {covered}: older values would win."
+    way_out = "let it end there or later; or look at what it gives, with --branch and without --publish."
+    return RangeRefused(what, way_out)
+
+
+def build(main: Pipeline, request: Request, span: Range, names: Sequence[TableName], driver: Driver) -> Outcome:
+    """Build copies, compare them with their tables, and show them; raises RangeRefused where the result would be wrong.
+
+    A process that is killed on the way goes on when the same is asked for again, unless the changefeed has moved on.
+    """
+    refuse_short(main, request, span, names)
+    with terminal.waiting("copying the tables"):
+        job = held(main, request, span, names)
+    if not driver.drive(lambda: with_retry(job.step), job.is_over):
+        return Outcome([STOPPED], is_done=False)
+    job.refuse_short()
+    failpoints.reach("range-built")
+    differences: list[Difference] = []
+    with terminal.progress("comparing the tables", "tables") as bar:
+        for name in names:
+            bar(len(differences), len(names))
+            differences.append(_compared(job, name))
+    count = counted(len(names), "table")
+    built = f"The range {span.text} is built in branch {request.branch} of {count}."
+    if not request.publish:
+        for name in names:
+            job.keep_in_branch(name)
+        shown = f"--publish shows it; until then `VERSION AS OF '{request.branch}'` reads it."
+        return Outcome([built, shown], differences=differences)
+    _refuse_short_build(main, job, differences)
+    with terminal.waiting("showing the tables to readers"):
+        job.publish()
+    return Outcome([built, "Readers see it now."], differences=differences)
+
+
+def _compared(job: HeldJob, name: TableName) -> Difference:
+    known, copy = job.main.state.tables.get(name), job.copy(name)
+    identifier = job.main.targets.identifier(name)
+    table = job.main.targets.catalog.load(identifier)
+    return compare(".".join(identifier), table, copy, known.key if known else ())
+
+
+def _refuse_short_build(main: Pipeline, job: HeldJob, differences: Sequence[Difference]) -> None:
+    reached = job.run.state.resolved_ts
+    is_behind = main.targets.feed.order.has_watermark and reached < main.state.resolved_ts
+    if is_behind and not all(item.is_equal for item in differences):
+        raise _short(f"at resolved ts {reached}", f"resolved ts {main.state.resolved_ts}")

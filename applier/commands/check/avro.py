@@ -178,7 +178,6 @@ def _made(action: Action) -> str:
 
 
 def _is_from(action: Action, column: Column) -> bool:
-    """Whether a column is the one that an action changes."""
     if not isinstance(action, RenameColumn | ModifyColumn):
         return False
     return fold(action.name) == fold(column.name)

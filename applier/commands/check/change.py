@@ -110,11 +110,7 @@ def _followed(replicas: Replicas, before: TableVersion | None, version: TableVer
 
 
 def _database(sides: Sides, actions: Sequence[Action]) -> str:
-    """The database that a statement without one must mean: the only one that has tables of its names.
-
-    Raises:
-        SchemaChangeRefused: None or several have.
-    """
+    """The only database that has tables of these names, which a statement without one must mean; else a refusal."""
     names = {name.folded[1] for action in actions for name in named(action) if name.database == _UNNAMED}
     known = [*(sides.replicas.known if sides.replicas else ()), *(v.name for v in sides.registered().values())]
     found: set[str] = {name.database for name in known if name.folded[1] in names}
@@ -141,7 +137,6 @@ def _ddl(sides: Sides, report: ChangeReport, actions: tuple[Action, ...]) -> Cha
 
 
 def _missing(sides: Sides, actions: Sequence[Action]) -> Iterator[str]:
-    """What the answer lacks."""
     traits = sides.config.changefeed.traits
     if sides.replicas is None:
         yield _NO_CATALOG
@@ -154,7 +149,6 @@ def _missing(sides: Sides, actions: Sequence[Action]) -> Iterator[str]:
 
 
 def _judged(report: ChangeReport) -> ChangeReport:
-    """The report with the verdict that its answers lead to."""
     outcomes = {*(answer.outcome for answer in report.registry), *(answer.outcome for answer in report.tables)}
     verdict: Verdict = "cannot tell" if "cannot tell" in outcomes else "fits"
     return replace(report, verdict="does not fit" if "refused" in outcomes else verdict)

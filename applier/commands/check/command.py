@@ -13,13 +13,12 @@ from applier.changefeed.table import TableName
 from applier.commands.catalog_reader import open_lake
 from applier.commands.check.avro import Registrations
 from applier.commands.check.change import coming_ddl, coming_schema
-from applier.commands.check.iceberg_side import Replicas
+from applier.commands.check.iceberg_side import Replicas, tracked
 from applier.commands.check.inputs import Sides
 from applier.commands.check.registry_side import reported
 from applier.commands.check.report import Report, TableReport
 from applier.commands.check.systems import Systems
-from applier.commands.check.upstream_tables import tracked
-from applier.commands.init.detect import Findings
+from applier.commands.init.look import Findings
 from applier.config.readers import unreadable
 from applier.config.settings import Config
 from applier.decode.registry.client import SchemaRegistry
@@ -40,15 +39,14 @@ def check(
 ) -> Report:
     """Check a changefeed against its registry and its Iceberg tables.
 
+    Systems that do not answer are named in the report; nothing is raised for them.
+
     Args:
         config: Names the changefeed, its registry and its catalog.
         subject: Report only this subject, its partner and its tables.
         schema: File with the next Avro schema of a subject.
         ddl: A DDL that will run upstream.
         systems: What the systems have answered: those that do not answer are not asked again.
-
-    Returns:
-        Everything that was found. Systems that do not answer are named in it; nothing is raised for them.
 
     Raises:
         ConfigError: A subject is asked for, and the configuration has no registry.

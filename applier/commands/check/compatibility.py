@@ -47,12 +47,10 @@ _TRANSITIVE = (
 
 @dataclass(frozen=True, slots=True)
 class SchemaDifference:
-    """One difference between two schemas that a level may forbid.
+    """One difference between two schemas, in a sentence, that a level may forbid.
 
-    Attributes:
-        what: One sentence.
-        breaks: Directions in which older and newer rows and readers no longer go together.
-        way_out: How the upstream change could be made instead.
+    In the directions that it breaks, older and newer rows and readers no longer go together; `way_out` says how the
+    upstream change could be made instead.
     """
 
     what: str
@@ -114,7 +112,11 @@ def _added(name: str, field: dict[str, Any]) -> SchemaDifference:
 def _retyped(name: str, old: dict[str, Any], new: dict[str, Any]) -> Iterator[SchemaDifference]:
     before, after = _branches(old), _branches(new)
     pairs = {BACKWARD: (before, after), FORWARD: (after, before)}
-    ways = frozenset(way for way, (written, reading) in pairs.items() if not _all_read(written, reading))
+    ways = frozenset(
+        way
+        for way, (written, reading) in pairs.items()
+        if not all(any(_reads(old, new) for new in reading) for old in written)
+    )
     if ways:
         what = f"Field {name} changes from {' or '.join(before)} to {' or '.join(after)}, {_in_words(ways)}."
         is_null_alone = set(before) ^ set(after) == {"null"}
@@ -125,10 +127,6 @@ def _in_words(ways: frozenset[str]) -> str:
     if ways == _BOTH:
         return "which neither old nor new readers can follow"
     return "so new readers cannot read older rows" if BACKWARD in ways else "so old readers cannot read newer rows"
-
-
-def _all_read(written: list[str], reading: list[str]) -> bool:
-    return all(any(_reads(old, new) for new in reading) for old in written)
 
 
 def _reads(written: str, reading: str) -> bool:

@@ -49,11 +49,8 @@ def answers(
 ) -> Iterator[TableAnswer]:
     """What becomes of each Iceberg table under a coming DDL, in the order of its actions.
 
-    Args:
-        actions: What the DDL does.
-        replicas: The Iceberg tables.
-        registered: Newest registered version of each table, by its name.
-        carries_ddl: Whether the feed has a message for it; without one, only new columns of rows show it.
+    `registered` are the newest registered versions. Without `carries_ddl` the feed has no message for the DDL, and only
+    new columns of rows show it.
 
     Raises:
         SchemaChangeRefused: The DDL names a column that its table does not have, or adds one that it has.
@@ -79,11 +76,7 @@ def answers(
 
 
 def refuse_unknown(tables: Tables, action: Action) -> None:
-    """Refuse an action on a column that its table does not have, as upstream would.
-
-    Raises:
-        SchemaChangeRefused: Names the column and those that there are.
-    """
+    """Refuse, by SchemaChangeRefused, an action on a column that its table does not have, as upstream would."""
     version = tables.get(action.table) if isinstance(action, ColumnAction) else None
     if version is None:
         return
@@ -107,14 +100,7 @@ def refuse_unknown(tables: Tables, action: Action) -> None:
 class _Group:
     """Actions that are applied together: the specifications of one ALTER TABLE, or a single other action.
 
-    Attributes:
-        replicas: The Iceberg tables.
-        start: The upstream tables before the statement.
-        known_from: Where each of them is known from; see `TableAnswer`.
-        carries_ddl: Whether the feed has a message for the statement.
-        actions: The actions.
-        before: The upstream tables before these actions.
-        after: The same after them.
+    `start` are the upstream tables before the statement, `before` and `after` those before and after these actions.
     """
 
     replicas: Replicas
@@ -157,7 +143,6 @@ class _Group:
         return self.replicas.config.filter.admits(name)
 
     def _moved(self, name: TableName) -> TableAnswer:
-        """A table that comes, goes, gets another name, or changes rows without row events."""
         match self.actions[0]:
             case CreateTable() as create:
                 return self._created(create)

@@ -2,25 +2,78 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+import re
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 import pyarrow as pa
 
-from applier.changefeed.table import Column, TableName, TableVersion
+from applier.changefeed.table import Column, ColumnType, TableName, TableVersion
 from applier.changefeed.types import TypeRules, column_arrow_type
 from applier.commands.catalog_reader import Lake, LakeTable
 from applier.commands.check.report import ColumnReport, TableAnswer, TableOutcome, TableReport, hints
-from applier.commands.check.upstream_tables import upstream_of
+from applier.commands.control_reader import ControlView
 from applier.config.settings import Config
 from applier.ddl.actions import Action
 from applier.ddl.schema_tracker import Tables
-from applier.errors import TableMismatch
+from applier.errors import TableMismatch, TerminalError
 from applier.sink.commit.stamp import CHANGEFEED
+from applier.sink.control.tables import TABLE_VERSIONS
 from applier.sink.evolve.plan import Evolution, plan
 from applier.sink.evolve.row_columns import absent_from, columns_of_new, supplied
-from applier.sink.format.types import iceberg_type, type_text
+from applier.sink.format.types import Field, iceberg_type, type_text
 from applier.sink.write.rows import check_columns
+
+_DECIMAL = re.compile(r"decimal\((\d+),\s*(\d+)\)")
+_TYPES = {
+    "boolean": ColumnType("tinyint", length=1),
+    "int": ColumnType("int"),
+    "long": ColumnType("bigint"),
+    "float": ColumnType("float"),
+    "double": ColumnType("double"),
+    "date": ColumnType("date"),
+    "timestamp": ColumnType("datetime", scale=6),
+    "timestamptz": ColumnType("timestamp", scale=6),
+    "string": ColumnType("longtext"),
+    "binary": ColumnType("longblob"),
+}
+"""The widest upstream type that maps onto an Iceberg type."""
+
+
+def tracked(lake: Lake, changefeed: str) -> Tables:
+    """The upstream tables of a changefeed as its newest checkpoint left them; none for one that never ran.
+
+    Raises:
+        TransientError: The catalog does not answer.
+        TerminalError: The control tables hold something that this applier does not read.
+    """
+    view = ControlView(lake, changefeed)
+    versions = _versions(view)
+    newest = view.checkpoint()
+    if newest is None or not newest.tables:
+        return Tables(version for version in versions.values() if not version.keys_only)
+    tables = Tables()
+    for name, item in newest.tables.items():
+        if (version := versions.get((name, item.version))) is not None:
+            tables.put(version, item.partitioning)
+    return tables
+
+
+def _versions(view: ControlView) -> Mapping[tuple[TableName, int], TableVersion]:
+    try:
+        return {(version.name, version.version): version for version in view.versions()}
+    except (ValueError, KeyError, TypeError) as error:
+        msg = f"Table {'.'.join(view.name(TABLE_VERSIONS))} holds a description that cannot be read."
+        raise TerminalError(msg, "Check with the version of applier that wrote it, or a newer one.") from error
+
+
+def _column(field: Field, *, is_key: bool) -> Column:
+    kind = field.type if isinstance(field.type, str) else "list"
+    if match := _DECIMAL.fullmatch(kind):
+        digits = ColumnType("decimal", length=int(match[1]), scale=int(match[2]))
+        return Column(field.name, digits, nullable=not is_key)
+    return Column(field.name, _TYPES.get(kind, ColumnType("vector")), nullable=not is_key)
+
 
 _MADE = "The table is made with its first row."
 _TYPES_HINT = "Load the table with the types of docs/types.md, or route it elsewhere with tables.route."
@@ -142,7 +195,12 @@ class Replicas:
         if registered is not None:
             return registered, "registry"
         table = self.table(name)
-        return (None, "") if table is None else (upstream_of(name, table.schema), "iceberg")
+        if table is None:
+            return None, ""
+        # Lengths and exact types are not shown.
+        key = table.schema.identifier
+        columns = tuple(_column(field, is_key=field.name in key) for field in table.schema.fields)
+        return TableVersion(name, 0, columns, handle_key=key), "iceberg"
 
     def follow(
         self, before: TableVersion, after: TableVersion, actions: Sequence[Action], known_from: str

@@ -20,12 +20,10 @@ class Sides:
     """What is known of both sides.
 
     Attributes:
-        config: The configuration.
         asked: The one subject to report; None for all.
         replicas: The Iceberg tables; None where the catalog does not answer.
         client: What is registered of this changefeed; None without a registry, or where it does not answer.
         problems: What did not answer, one sentence each.
-        admits: Whether `tables.include` admits a table.
     """
 
     config: Config
@@ -60,8 +58,11 @@ class Sides:
         certain = named | self._pair
         client = RegistrySubjects(registry, protocol, self.replicas.known.values() if self.replicas else ())
         client.load(self._pair if self._pair and not everything else certain if named else None)
-        found = client.subjects.items()
-        client.subjects = {name: item for name, item in found if name in certain or self._is_ours(item)}
+        client.subjects = {
+            name: item
+            for name, item in client.subjects.items()
+            if name in certain or any(it.table is not None and self.admits(it.table.name) for it in item.versions)
+        }
         self.client = client
 
     def shown(self) -> list[Subject]:
@@ -76,11 +77,7 @@ class Sides:
         return {version.name: version for versions in found for version in versions.values()}
 
     def tables(self) -> Iterator[TableReport]:
-        """Whether each table fits: the columns of the registry against Iceberg's, or those of the control tables.
-
-        Raises:
-            TransientError: The catalog does not answer.
-        """
+        """Whether each table fits: the columns of the registry, or of the control tables, against those of Iceberg."""
         replicas, client = self.replicas, self.client
         if replicas is None:
             return
@@ -97,9 +94,6 @@ class Sides:
     @property
     def _pair(self) -> frozenset[str]:
         return frozenset({self.asked, partner(self.asked)}) if self.asked else frozenset()
-
-    def _is_ours(self, subject: Subject) -> bool:
-        return any(item.table is not None and self.admits(item.table.name) for item in subject.versions)
 
 
 def _earlier(subject: Subject, newest: TableVersion) -> list[TableVersion]:

@@ -70,13 +70,9 @@ class Subject:
 
 @dataclass(slots=True)
 class RegistrySubjects:
-    """The subjects of a changefeed in a registry, which is only read.
+    """The subjects of a changefeed in a registry, which is only read: those that are loaded, by name.
 
-    Args:
-        registry: The registry.
-        protocol: `avro` or `debezium-avro`.
-        described: Table versions that DDL described: they know names that Avro schemas do not hold.
-        subjects: What is loaded, by name.
+    `described` are table versions that DDL described: they know names that Avro schemas do not hold.
     """
 
     registry: SchemaRegistry
@@ -137,16 +133,15 @@ class RegistrySubjects:
     def tables(self, values: Subject, *, raw: bool = False) -> dict[TableName, TableVersion]:
         """Newest version of each table of a subject of rows, by its raw name, with the key of the subject of keys.
 
-        Args:
-            values: The subject of rows.
-            raw: Keep the names that stand in the schemas.
+        With `raw` columns keep the names that stand in the schemas.
         """
         keys = self.subjects.get(partner(values.name))
         versions, key_of = (
             {name: item.raw if raw else item.table for name, item in subject.newest.items()} if subject else {}
             for subject in (values, keys)
         )
-        return {name: _with_key(version, key_of.get(name)) for name, version in versions.items() if version}
+        names = {name: tuple(column.name for column in key.columns) for name, key in key_of.items() if key}
+        return {name: replace(it, handle_key=names.get(name, ())) for name, it in versions.items() if it}
 
     def ask(self, subject: str, text: str) -> RegistryAnswer:
         """What the registry would do with a coming schema of a subject; nothing is registered.
@@ -171,7 +166,8 @@ class RegistrySubjects:
         refusing = [version for version, verdict in verdicts if not verdict.is_compatible]
         if not refusing:
             return answer
-        found = [(item.version, rule) for item in refusing for rule in _explained(item, schema, known.level)]
+        readable = [(item.version, item.schema) for item in refusing if item.schema is not None and item.table]
+        found = [(number, rule) for number, old in readable for rule in broken(old, schema, known.level)]
         return replace(
             answer,
             outcome="refused",
@@ -199,10 +195,6 @@ def topic_subjects(topics: Sequence[str], protocol: str) -> frozenset[str]:
     return frozenset(f"{stem}-{ending}" for stem in stems for ending in (KEY, VALUE))
 
 
-def _with_key(values: TableVersion, keys: TableVersion | None) -> TableVersion:
-    return replace(values, handle_key=tuple(column.name for column in keys.columns) if keys else ())
-
-
 def reported(subject: Subject) -> SubjectReport:
     """Report one subject: whether its versions can be read, and whether TiCDC can add one."""
     names = [str(item.table.name) if item.table else "" for item in subject.versions]
@@ -223,12 +215,6 @@ def reported(subject: Subject) -> SubjectReport:
         verdict="does not fit" if reasons else "fits",
         reasons=tuple(reasons),
     )
-
-
-def _explained(version: Registered, schema: AvroSchema, level: str) -> list[SchemaDifference]:
-    if version.schema is None or version.table is None:
-        return []
-    return broken(version.schema, schema, level)
 
 
 def _by_version(found: Iterable[tuple[int, SchemaDifference]], compared: int) -> Iterator[str]:

@@ -28,13 +28,7 @@ _WORST = tuple(_EXIT)
 
 @dataclass(frozen=True, slots=True)
 class SystemAnswer:
-    """What one system says, or that it says nothing.
-
-    Attributes:
-        checked: What was asked for, such as `Kafka` or `storage`.
-        result: What was found, one sentence.
-        way_out: What to do about it; "" where nothing is to be done.
-    """
+    """What one system says, in one sentence, or that it says nothing; `way_out` is "" where nothing is to be done."""
 
     checked: str
     verdict: Verdict
@@ -44,11 +38,9 @@ class SystemAnswer:
 
 @dataclass(frozen=True, slots=True)
 class VersionReport:
-    """One registered version of a subject.
+    """One registered version of a subject, with its table; "" where it cannot be read.
 
-    Attributes:
-        table: The table it describes; "" where it cannot be read.
-        is_readable: The decoder of the protocol reads messages that are written with it; `reason` says why not.
+    It is readable if the decoder of the protocol reads messages that are written with it; `reason` says why not.
     """
 
     version: int
@@ -60,10 +52,9 @@ class VersionReport:
 
 @dataclass(frozen=True, slots=True)
 class SubjectReport:
-    """One subject of the registry, with all its registered versions.
+    """One subject of the registry, `key` or `value`, with all its registered versions.
 
     Attributes:
-        role: `key` or `value`.
         level: Compatibility level that counts for it.
         mode: `READWRITE`, `READONLY`, ….
         breaks: Upstream changes that the registry refuses at this level: TiCDC stops at them.
@@ -82,13 +73,9 @@ class SubjectReport:
 
 @dataclass(frozen=True, slots=True)
 class ColumnReport:
-    """One column upstream and in Iceberg.
+    """One column upstream and in Iceberg: whether its values can be written, and why not, or what is special.
 
-    Attributes:
-        upstream: Type as the feed shows it; "" for a column that only the Iceberg table has.
-        iceberg: Type of the Iceberg column; "" where it is missing.
-        fits: Whether its values can be written.
-        reason: Why not, or what is special.
+    A type is "" where that side has no such column.
     """
 
     name: str
@@ -100,10 +87,9 @@ class ColumnReport:
 
 @dataclass(frozen=True, slots=True)
 class TableReport:
-    """One upstream table and its Iceberg table.
+    """One upstream table and its Iceberg table, which need not exist.
 
     Attributes:
-        iceberg: Identifier of the Iceberg table, which need not exist.
         known_from: Where the upstream columns come from: `registry` or `control table`.
         verdict: Whether the newest upstream schema can be written.
         reasons: Why not, or how the applier will get there.
@@ -121,14 +107,13 @@ class TableReport:
 
 @dataclass(frozen=True, slots=True)
 class RegistryAnswer:
-    """What the registry does with the schema that a change leads to.
+    """What the registry does with the schema that a change leads to, `avro`.
 
     Attributes:
         level: Compatibility level of the subject.
         compared_with: Versions that the registry compared with.
         rules: Rules of the level that are broken, one sentence each.
         messages: The registry's own words.
-        avro: The coming schema.
     """
 
     subject: str
@@ -143,13 +128,9 @@ class RegistryAnswer:
 
 @dataclass(frozen=True, slots=True)
 class TableAnswer:
-    """What becomes of one Iceberg table.
+    """What becomes of one Iceberg table: the steps in order, and why it is refused, or under which conditions.
 
-    Attributes:
-        iceberg: Identifier of the Iceberg table.
-        known_from: Where the present columns come from: `control table`, `registry` or `iceberg`; "" for none.
-        steps: What is done, in order.
-        reasons: Why it is refused, or under which conditions.
+    The present columns are known from `control table`, `registry` or `iceberg`; "" for none.
     """
 
     table: str
@@ -184,12 +165,10 @@ class ChangeReport:
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """Everything that `applier check` found.
+    """Everything that `applier check` found; what was not asked, or is not there, is ().
 
     Attributes:
-        systems: What each system answered; () where none was asked.
         warnings: What the tables will lack because of the protocol or its options.
-        subjects: Subjects of the registry; () without one.
         tables: Tables whose upstream columns are known.
         changes: Answers to `--schema` and `--ddl`.
         problems: What did not answer, one sentence each.

@@ -12,8 +12,7 @@ from applier.changefeed.window import OffsetRange
 from applier.commands.catalog_reader import catalog_properties, open_lake
 from applier.commands.check.report import SystemAnswer, Verdict
 from applier.commands.control_reader import ControlView, newest_checkpoint
-from applier.commands.init.detect import Findings
-from applier.commands.init.look import shown
+from applier.commands.init.look import Findings, shown
 from applier.config.registry import RegistrySection
 from applier.config.settings import Config
 from applier.config.upstream import supplied_tables
@@ -99,11 +98,9 @@ def _all(config: Config, found: Systems) -> Iterator[tuple[str, Parts]]:
 def _java(config: Config) -> Parts:
     home = java_home.find()
     yield "Java", lambda: f"Java {java_home.release(home)} in {home}."
-    groups = ["spark", "s3"] if "S3FileIO" in config.catalog.properties.get("io-impl", "") else ["spark"]
-    absent = {group: len(jars.missing(group)) for group in groups}
-    there = f"All are in {jars.home()}."
-    to_come = f"{counted(sum(absent.values()), 'file')} will be fetched into {jars.home()} at the first start."
-    yield "jars", lambda: to_come if any(absent.values()) else there
+    absent = sum(len(jars.missing(group)) for group in jars.groups(config.catalog.properties))
+    to_come = f"{counted(absent, 'file')} will be fetched into {jars.home()} at the first start."
+    yield "jars", lambda: to_come if absent else f"All are in {jars.home()}."
 
 
 def _archive(folder: Path) -> Parts:
@@ -115,10 +112,10 @@ def _kafka(config: Config, found: Systems) -> Parts:
         java_home.find()
     except ConfigError:
         what = "Kafka is asked by its client, which needs Java."
-        yield "Kafka", lambda: _refuse(TransientError(what, "see the row of Java."))
+        raise TransientError(what, "see the row of Java.") from None
     if jars.missing("spark"):
         what = "Kafka is asked by its client, which is among the jars that are not here yet."
-        yield "Kafka", lambda: _refuse(TransientError(what, f"fetch them with `{_BY_HAND}`, or by a first start."))
+        raise TransientError(what, f"fetch them with `{_BY_HAND}`, or by a first start.")
     with topics_alone(config, _ANSWER_SECONDS) as topics:
         bounds = dict[TopicPartition, OffsetRange]()
         yield "Kafka", lambda: _topics(topics, config, bounds)
@@ -212,7 +209,3 @@ def _export(config: Config) -> str:
         return f"{counted(number, 'table is', 'tables are')} declared in {section.schemas}."
     found = Export.find(section.dump)
     return f"{counted(len(list(found.tables)), 'table')} in {section.dump}, of resolved ts {found.tso}."
-
-
-def _refuse(error: ApplierError) -> str:
-    raise error

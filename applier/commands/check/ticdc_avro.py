@@ -47,11 +47,10 @@ class AvroForm:
 
     @staticmethod
     def of(schemas: Iterable[AvroSchema]) -> AvroForm:
-        """The form that value schemas are written in.
+        """The form that value schemas are written in, from some of them, newest first.
 
-        Args:
-            schemas: Newest first. The first gives namespace and extension; each mode is shown by the first schema that
-                has a column of the type, and is TiCDC's default where none has.
+        The first gives namespace and extension; each mode is shown by the first schema that has a column of the type,
+        and is TiCDC's default where none has.
         """
         form, is_text = AvroForm(), dict[str, bool]()
         for number, schema in enumerate(schemas):

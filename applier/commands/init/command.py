@@ -10,8 +10,7 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 from applier.changefeed.table import TableName
-from applier.commands.init.detect import Findings
-from applier.commands.init.look import Sight, look
+from applier.commands.init.look import Findings, Sight, look
 from applier.commands.init.write import Answers, named, protocol_of, text, unmade
 from applier.config.protocols import PROTOCOLS
 from applier.config.reading.paths import with_whole_paths
@@ -40,8 +39,7 @@ _OPTIONS = {
 def options(pairs: Sequence[str], option: str) -> dict[str, str]:
     """The keys and values of a repeated option KEY=VALUE.
 
-    Raises:
-        ConfigError: One of them has no `=`, or holds a secret that the file would show.
+    It raises ConfigError for one that has no `=`, or holds a secret that the file would show.
     """
     found = {}
     for pair in pairs:
@@ -55,20 +53,8 @@ def options(pairs: Sequence[str], option: str) -> dict[str, str]:
     return found
 
 
-def init(
-    file: Path,
-    answers: Answers,
-    *,
-    say: Callable[[str], None],
-    force: bool = False,
-) -> None:
-    """Write a configuration; what is not known becomes a comment that says what to fill in.
-
-    Args:
-        file: The file.
-        answers: What the user says.
-        say: Takes one line for the user.
-        force: Replace a file that is there.
+def init(file: Path, answers: Answers, *, say: Callable[[str], None], force: bool = False) -> None:
+    """Write a configuration; what is not known becomes a comment that says what to fill in. `force` replaces a file.
 
     Raises:
         ConfigError: The file is there already or cannot be written, an answer is wrong, or the cluster and the topics
@@ -185,7 +171,6 @@ def _report(file: Path, answers: Answers, sight: Sight | None, say: Callable[[st
 
 
 def _next(path: str, older: Sequence[TableName]) -> Iterator[str]:
-    """The commands that come next."""
     if not older:
         yield f"Next: applier check -c {path}, then applier run -c {path}."
         return

@@ -2,18 +2,143 @@
 
 from __future__ import annotations
 
+from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeGuard
 
+from applier.changefeed.event import Bootstrap, Event, Resolved, RowChange, SchemaChange
 from applier.changefeed.message import TopicPartition, rows_of
+from applier.changefeed.table import TableName
+from applier.changefeed.types import OPEN
 from applier.changefeed.window import OffsetRange, Window
-from applier.commands.init.detect import Findings, decoders, detect
+from applier.config.protocols import PROTOCOLS
 from applier.config.registry import RegistrySection
 from applier.config.settings import parse
 from applier.consume.source import Source
 from applier.consume.spark import KafkaTopics, topics_alone
 from applier.consume.window_size import WindowTooLargeError
+from applier.ddl import parser
+from applier.ddl.actions import CreateTable
+from applier.decode.decoder import Decoder
+from applier.decode.options import DecoderOptions
+from applier.decode.protocols import build
+from applier.decode.values.dates import ZonedText, is_nameless
+from applier.errors import (
+    BatchRefused,
+    ClaimCheckUnset,
+    DecodeError,
+    IncompleteRow,
+    SchemaChangeRefused,
+    TransientError,
+    ValueRefused,
+)
+
+_ROW, _NO_ROW = 0, (1, 2, 3)
+"""First bytes of Avro messages: a row in the framing of the schema registry, and what TiCDC writes without a schema."""
+
+
+@dataclass(frozen=True, slots=True)
+class Findings:
+    """What messages show.
+
+    Attributes:
+        messages: How many were looked at.
+        protocols: Protocols that they may be of, most likely first: one where it is certain, none where none fits.
+        has_watermark: A resolved ts is among them; None while the protocol is not certain.
+        has_claim_checks: Rows lie in a claim-check storage.
+        tables: Tables of which there are rows; none while the protocol is not certain.
+        made: Those whose CREATE TABLE is among the messages: of the others, older rows may be missing from the topic.
+        nameless: Those with a TIMESTAMP whose time zone TiCDC does not name.
+        open: Those with columns whose type rows leave open.
+    """
+
+    messages: int = 0
+    protocols: tuple[str, ...] = ()
+    has_watermark: bool | None = None
+    has_claim_checks: bool = False
+    tables: tuple[TableName, ...] = ()
+    made: frozenset[TableName] = frozenset()
+    nameless: frozenset[TableName] = frozenset()
+    open: frozenset[TableName] = frozenset()
+
+
+def decoders(registry: RegistrySection | None, only: str | None = None) -> dict[str, Decoder]:
+    """A decoder of each protocol, or of one, that can be read: those of a registry need one."""
+    names = [only] if only else list(PROTOCOLS)
+    options = DecoderOptions(registry=registry)
+    return {
+        name: build(name, options)
+        for name in names
+        if registry is not None or PROTOCOLS[name].carries.schema != "registry"
+    }
+
+
+def detect(messages: Sequence[Mapping[str, Any]], readers: Mapping[str, Decoder]) -> Findings:
+    """What messages, each with a `key` and a `value` in bytes, show to the decoders of some protocols.
+
+    It raises TransientError where the schema registry does not answer.
+    """
+    count, claims, marks = Counter[str](), Counter[str](), Counter[str]()
+    rows, made, nameless, open_ = (defaultdict[str, set[TableName]](set) for _ in range(4))
+    for message in messages:
+        for name, decoder in readers.items():
+            try:
+                events = decoder.decode(message["key"], message["value"])
+            except DecodeError as error:
+                if isinstance(error, TransientError):
+                    raise
+                # Such a message was read so far that it is of the protocol.
+                parts = error.events if isinstance(error, BatchRefused) else (error,)
+                count[name] += any(isinstance(part, (IncompleteRow, ValueRefused)) for part in parts)
+                claims[name] += any(isinstance(part, ClaimCheckUnset) for part in parts)
+                continue
+            count[name] += bool(events)
+            marks[name] += any(isinstance(event, Resolved) for event in events)
+            rows[name].update(event.name for event in events if isinstance(event, RowChange))
+            made[name].update(table for event in events for table in _made(event))
+            nameless[name].update(
+                event.name for event in events if isinstance(event, RowChange) and _is_nameless(event)
+            )
+            open_[name].update(event.version.name for event in events if _is_open(event))
+    likely = tuple(name for name, read in count.most_common() if read)
+    if not likely:
+        return Findings(len(messages), _of_registry(messages))
+    if len(likely) > 1:
+        return Findings(len(messages), likely)
+    (name,) = likely
+    tables = tuple(sorted(rows[name]))
+    sets = map(frozenset[TableName], (made[name], nameless[name], open_[name]))
+    return Findings(len(messages), likely, marks[name] > 0, claims[name] > 0, tables, *sets)
+
+
+def _is_nameless(row: RowChange) -> bool:
+    values = (value for image in (row.before, row.after) for value in (image or {}).values())
+    return any(isinstance(value, ZonedText) and is_nameless(value.location) for value in values)
+
+
+def _is_open(event: Event) -> TypeGuard[Bootstrap]:
+    """Whether rows describe a table, and leave the type of a column open."""
+    return isinstance(event, Bootstrap) and any(column.type.name in OPEN for column in event.version.columns)
+
+
+def _made(event: Event) -> list[TableName]:
+    if not isinstance(event, SchemaChange):
+        return []
+    try:
+        actions = parser.parse(event.sql, event.database, None, event.after.name if event.after else None)
+    except SchemaChangeRefused:
+        return []
+    return [action.table for action in actions if isinstance(action, CreateTable)]
+
+
+def _of_registry(messages: Sequence[Mapping[str, Any]]) -> tuple[str, ...]:
+    """Protocols of a registry that the first bytes of messages fit; () where they fit none."""
+    firsts = {message["value"][0] for message in messages if message["value"]}
+    if not firsts or not firsts <= {_ROW, *_NO_ROW}:
+        return ()
+    return ("avro",) if firsts & set(_NO_ROW) else ("avro", "debezium-avro")
+
 
 _EACH = 200
 """Messages at either end of a partition that are looked at."""
@@ -28,12 +153,9 @@ class Sight:
 
 
 def look(kafka: Mapping[str, Any], registry: str | None, protocol: str | None) -> Sight:
-    """Look at topics; reads some messages, and changes nothing.
+    """Look at topics, for the address of a registry and a protocol that the user may name; changes nothing.
 
-    Args:
-        kafka: The section `[source.kafka]`, with `${NAME}` where it is not to be shown.
-        registry: Address of the schema registry.
-        protocol: The protocol, where the user names it.
+    The section `[source.kafka]` has `${NAME}` where a value is not to be shown.
 
     Raises:
         ConfigError: The section is not right, or there is no Java.

@@ -18,11 +18,7 @@ _NAMED = 12
 
 @dataclass(frozen=True, slots=True)
 class Answers:
-    """What the user says; None where it is not known.
-
-    Attributes:
-        kafka: The section `[source.kafka]`.
-    """
+    """What the user says, with the section `[source.kafka]`; None where it is not known."""
 
     kafka: Mapping[str, Any]
     name: str | None = None

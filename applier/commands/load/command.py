@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import threading
-import uuid
+import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 from applier import wording
@@ -14,11 +14,9 @@ from applier.changefeed.completeness import Why
 from applier.changefeed.filter import exactly
 from applier.changefeed.table import TableName
 from applier.commands.follower import Follower
-from applier.commands.load.outlook import Opened, opened, reach, unproven
-from applier.commands.load.progress import LoadProgress
+from applier.commands.load.outlook import Opened, megabytes, opened, reach, unproven
 from applier.commands.plan.read_only_pipeline import looking
-from applier.commands.tables.command import accepted, is_held, waited
-from applier.commands.user_name import user_name
+from applier.commands.tables.command import Say, accepted, is_held, requested, waited
 from applier.config.settings import Config
 from applier.errors import TerminalError
 from applier.pipeline.build import assembled
@@ -26,14 +24,45 @@ from applier.pipeline.load.begin import begin, is_unstarted
 from applier.pipeline.load.loading import Loader
 from applier.pipeline.step import Pipeline
 from applier.pipeline.tables.loads import LoadRecord
-from applier.runtime.figures import counted
+from applier.runtime.figures import counted, span
 from applier.runtime.retry import with_retry
 from applier.runtime.stop_requests import stop_signals
-from applier.sink.control.lease import this_process
-from applier.sink.control.rows import Kind, TableRequest
+from applier.sink.control.rows import TableRequest
 
-Say = Callable[[str], None]
-"""Shows the user a line."""
+
+@dataclass(slots=True)
+class LoadProgress:
+    """Counts what was loaded of so many bytes, and shows it by `say`; threads may share it. The clock is monotonic."""
+
+    size: int
+    say: Callable[[str], None]
+    clock: Callable[[], float] = time.monotonic
+    rows: int = field(default=0, init=False)
+    done: int = field(default=0, init=False)
+    _read: int = field(default=0, init=False)
+    _start: float = field(default=0.0, init=False)
+    _lock: threading.Lock = field(default_factory=threading.Lock, init=False)
+
+    def __post_init__(self) -> None:
+        self._start = self.clock()
+
+    def add(self, name: TableName, rows: int, size: int) -> None:
+        """Take rows and bytes of files that are in a table; bytes without rows are those of an earlier attempt."""
+        with self._lock:
+            self.rows += rows
+            self.done += size
+            self._read += size if rows else 0
+            if rows:
+                self.say(f"{name}: {counted(rows, 'row')}; in all {self._line()}")
+
+    def _line(self) -> str:
+        seconds = max(0.001, self.clock() - self._start)
+        rate = self._read / seconds
+        # The first small files take as long as a job of Spark, and tell nothing of the others.
+        is_telling = self._read > self.size // 50 and self.size - self.done > rate
+        left = f", {span(round((self.size - self.done) / rate))} left" if is_telling else ""
+        rows = counted(self.rows, "row")
+        return f"{rows}, {megabytes(self.done)} of {megabytes(self.size)}, {megabytes(int(rate))}/s{left}"
 
 
 class LoadOutcome(NamedTuple):
@@ -48,13 +77,7 @@ _UNFINISHED = "What is loaded so far stays: give the same command again, which g
 _NOTHING = LoadOutcome("Nothing is left to load.", ())
 
 
-def planned(
-    config: Config,
-    address: str | None,
-    rules: Sequence[str],
-    *,
-    again: bool = False,
-) -> list[str]:
+def planned(config: Config, address: str | None, rules: Sequence[str], *, again: bool = False) -> list[str]:
     """What `load` would read and show, one sentence each; it writes nothing, and raises what it would refuse."""
     export, left = opened(config, address, rules), list[str]()
     with looking(config) as pipeline:
@@ -190,34 +213,27 @@ def _brought(
     stopping: AbstractContextManager[threading.Event],
 ) -> LoadOutcome:
     """Load tables aside, and ask the holder of the changefeed to let them come back."""
-    ask(_request("load", export.names))
+    ask(requested("load", exactly(export.names), ""))
     say("Loading. Readers see the tables once they are handed over; each line below is a commit of some files.")
     with stopping as stop:
-        refused = _bulk(main, export.names, export, say, stop)
+        refused = _bulk(main, export, say, stop)
     for name, error in refused.items():
         # Nothing loads it any more, and `status` is to say why; another load may have brought it meanwhile.
-        ask(_request("load", [name], error.clause))
-    outcome = ask(_request("loaded", [name for name in export.names if name not in refused]))
+        ask(requested("load", exactly([name]), error.clause))
+    loaded = [name for name in export.names if name not in refused]
+    outcome = ask(requested("loaded", exactly(loaded), ""))
     return LoadOutcome(f"{outcome[:1].upper()}{outcome[1:]}", tuple(map(str, refused.values())))
 
 
-def _bulk(
-    main: Pipeline, names: Sequence[TableName], export: Opened, say: Say, stop: threading.Event
-) -> Mapping[TableName, TerminalError]:
+def _bulk(main: Pipeline, export: Opened, say: Say, stop: threading.Event) -> Mapping[TableName, TerminalError]:
     """Load tables aside; those that cannot be come back with the reason, unless they are all or one is to stop it."""
-    size = sum(map(export.export.size, names))
     # Tables aside are no part of the changefeed yet: what two loads write to one of them, its commits show.
     targets = replace(main.targets, confirm=lambda: None)
 
     def load_all() -> Mapping[TableName, TerminalError]:
-        return Loader(targets, export.export, export.form, LoadProgress(size, say).add, stop).all(names)
+        return Loader(targets, export.export, export.form, LoadProgress(export.size, say).add, stop).all(export.names)
 
     refused = with_retry(load_all)
-    if refused and (len(refused) == len(names) or main.config.changefeed.on_table_error == "stop"):
+    if refused and (len(refused) == len(export.names) or main.config.changefeed.on_table_error == "stop"):
         raise next(iter(refused.values()))
     return refused
-
-
-def _request(kind: Kind, names: Sequence[TableName], why: str = "") -> TableRequest:
-    who = f"{user_name()} on {this_process(0).host}"
-    return TableRequest(uuid.uuid4().hex, kind, exactly(names), why, who)

@@ -24,14 +24,9 @@ from applier.runtime.figures import counted
 
 @dataclass(frozen=True, slots=True)
 class Opened:
-    """An export that is to be loaded.
+    """An export that is to be loaded, how its CSV files are written, and the tables to load.
 
-    Attributes:
-        export: The export.
-        form: How its CSV files are written.
-        names: The tables to load.
-        left_out: Tables that `tables.include` admits, and `--tables` does not.
-        is_chosen: `--tables` is given.
+    `left_out` are tables that `tables.include` admits, and `--tables` does not; that is given if `is_chosen`.
     """
 
     export: Export

@@ -135,7 +135,6 @@ def _verdicts(pipeline: Pipeline, ddl: Ddl, tables: Tables) -> Iterator[Verdict]
 def _refusal(
     pipeline: Pipeline, change: SchemaChange, group: Sequence[Action], tables: Tables
 ) -> SchemaChangeRefused | None:
-    """Why the columns of a table cannot follow."""
     if all(isinstance(action, NoRows) or not isinstance(action, Alteration) for action in group):
         return None
     before, after = tables.get(touches(group[0])[0]), altered(tables, change, group)

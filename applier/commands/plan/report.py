@@ -27,12 +27,9 @@ class SpanDue:
 
 @dataclass(frozen=True, slots=True)
 class TableDue:
-    """Rows of one table that the step would write.
+    """Rows of one table that the step would write, after each task has reduced its own.
 
-    Attributes:
-        rows: Row changes, after each task has reduced its own.
-        commits: Commits: one for each part between its DDL.
-        is_new: The catalog has no such table yet.
+    It makes a commit for each part between its DDL. A new table is not in the catalog yet.
     """
 
     upstream: str
@@ -44,12 +41,9 @@ class TableDue:
 
 @dataclass(frozen=True, slots=True)
 class DdlDue:
-    """A DDL that the step would come to.
+    """A DDL that the step would come to; the section `ddl` of the configuration names its kinds.
 
-    Attributes:
-        kinds: What it does, as the section `ddl` of the configuration names it.
-        decision: `apply`, `ignore`, `skip`, `stop`, or `refuse`.
-        reason: Why, where it is not plainly applied.
+    It is decided `apply`, `ignore`, `skip`, `stop`, or `refuse`, with the reason where it is not plainly applied.
     """
 
     commit_ts: int
@@ -74,9 +68,7 @@ class TableAside:
 class LayoutDue:
     """What the next start of `run` changes about how a table lies; its files stay as they are.
 
-    Attributes:
-        change: What it changes; "" where the layout does not fit the table.
-        note: What it costs, or why it does not fit.
+    The change is "" where the layout does not fit the table; the note says what it costs, or why it does not fit.
     """
 
     upstream: str
@@ -87,13 +79,11 @@ class LayoutDue:
 
 @dataclass(frozen=True, slots=True)
 class StepPlan:
-    """What the next step would do.
+    """What the next step would do, after the newest checkpoint, `step`.
 
     Attributes:
-        step: Number of the newest checkpoint.
         resolved_ts: What all tables have reached; None for a feed in offset order.
         watermark: What they would reach; None if the step would apply nothing, or the feed carries no watermark.
-        messages: Messages that it would read.
         counts: Row changes by what would become of them, see `Fate`.
         ddl: DDL that it would come to, in order.
         aside: Tables that are not live: the rows of parked ones would not be applied.

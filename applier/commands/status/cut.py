@@ -26,11 +26,8 @@ def queries(
 ) -> tuple[str, ...]:
     """Queries that read every table as of one moment, one a line, after the lines that an engine needs first.
 
-    Args:
-        engine: Not `spark`, whose queries the report has.
-        section: The catalog. No log-in of it is shown.
-        snapshots: The cut.
-        metadata_of: Finds the newest metadata file of a table.
+    The engine is not `spark`, whose queries the report has. No log-in of the catalog is shown. `metadata_of` finds the
+    newest metadata file of a table.
     """
     cut = sorted(snapshots.items())
     if engine in _IN_PYTHON:
@@ -55,7 +52,6 @@ def remarks(engine: Engine, report: StatusReport) -> Iterator[str]:
 
 
 def _python(engine: Engine, section: CatalogSection, cut: list[tuple[tuple[str, ...], int]]) -> Iterator[str]:
-    """Lines that fill `tables` by name."""
     properties = {key: value for key, value in catalog_properties(section).items() if key in _SHOWN}
     if "uri" in properties:
         properties["uri"] = _without_login(properties["uri"])

@@ -11,14 +11,7 @@ from rich.text import Text as RichText
 
 from applier.runtime.escaping import Text, escaped
 from applier.runtime.figures import counted, span
-from applier.watch.report import (
-    TONES,
-    DdlReport,
-    PartitionProgress,
-    StatusReport,
-    StepProgress,
-    TableProgress,
-)
+from applier.watch.report import TONES, DdlReport, PartitionProgress, StatusReport, StepProgress, TableProgress
 
 _STYLES = {"good": "green", "bad": "bold red", "wait": "yellow", "held": "yellow"}
 _FEW = 20
@@ -45,12 +38,9 @@ _UNKNOWN = "?"
 
 
 def tables(report: StatusReport, chosen: Collection[str] | None, width: int) -> Iterator[RenderableType]:
-    """How far the tables are: those that need a look come first.
+    """How far the tables are, for a terminal of a width: those that need a look come first.
 
-    Args:
-        report: What is known.
-        chosen: Names of the tables to list, with their snapshots; None for those that need a look, or a few.
-        width: Columns of the terminal.
+    `chosen` are the names of the tables to list, with their snapshots; None for those that need a look, or a few.
     """
     found = sorted(report.tables, key=lambda table: (-table.urgency, table.table))
     shown = [table for table in found if chosen is None or table.table in chosen]
@@ -74,12 +64,13 @@ def _progress(shown: Sequence[TableProgress], width: int) -> Table:
     headings += ["committed (UTC)", "last change (UTC)"] if is_wide else []
     rows = []
     for table in shown:
+        age = "never" if table.commit_age_seconds is None else f"{span(table.commit_age_seconds)} ago"
         share = "" if table.caught_up is None else f" {table.caught_up:.0%}"
         is_there = table.state != "missing"
         cells = [_cell(table.table), *([_cell(table.iceberg)] if is_routed else [])]
         cells += [Text(f"{table.state}{share}", style=style(table.state))]
         cells += [Text(f"{table.rows:,}" if is_there else _UNKNOWN), Text(f"{table.files:,}" if is_there else _UNKNOWN)]
-        cells += [Text(_ago(table.commit_age_seconds)), Text(span(table.lag_seconds, _UNKNOWN))]
+        cells += [Text(age), Text(span(table.lag_seconds, _UNKNOWN))]
         cells += [Text(clock(table.committed)), Text(clock(table.resolved))] if is_wide else []
         rows.append(cells)
     return _grid(headings, rows, width)
@@ -161,10 +152,6 @@ def _figure(count: int | None) -> str:
     if count is None:
         return _UNKNOWN
     return f"{count:,}" if count < _MILLION else f"{count / _MILLION:,.1f} M"
-
-
-def _ago(seconds: float | None) -> str:
-    return "never" if seconds is None else f"{span(seconds)} ago"
 
 
 def _seconds(step: StepProgress, stage: str) -> str:

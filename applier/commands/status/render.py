@@ -1,19 +1,22 @@
-"""Prints what `applier status` found on a terminal: the verdict first, then what to do, then how far everything is."""
+"""Prints what `applier status` found on a terminal, once or anew every few seconds: verdict, what to do, figures."""
 
 from __future__ import annotations
 
 import re
+import time
 from collections import Counter
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import zip_longest
 
 from rich.console import Console, Group, RenderableType
+from rich.live import Live
 from rich.text import Text as RichText
 
 from applier.changefeed.table import TableName
 from applier.commands.status import grids
 from applier.commands.status.grids import clock, line, prose
+from applier.errors import ConfigError, TransientError
 from applier.pipeline.table_selection import selected
 from applier.runtime.escaping import Text, escaped
 from applier.runtime.figures import counted, span
@@ -30,15 +33,18 @@ _COMMAND = re.compile(r"""`((?:"[^"]*"|'[^']*'|`[^`]+`\.(?=\w)|[^`'"])+)`""")
 """A command within a sentence; names in its quotes, and before a dot, may be in backticks of their own."""
 
 
+_UNANSWERED = 3
+"""Exit code where the catalog did not answer the last time."""
+
+_ALONE = {"--json": "everything", "--cut": "the queries and nothing else"}
+"""Options that allow no other, and what they print."""
+
+
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """What of a report is shown in full.
+    """What of a report is shown in full; the path of the configuration file is for commands.
 
-    Attributes:
-        config: Path of the configuration file, for commands.
-        tables: Filter rules of the tables to list with their snapshots; () for those that need a look.
-        ddl: Show the newest DDL with the decisions on them.
-        partitions: Show each partition.
+    Tables are listed with their snapshots by filter rules, () for those that need a look; DDL with the decisions.
     """
 
     config: str = "applier.toml"
@@ -58,11 +64,7 @@ def render(report: StatusReport, console: Console, choice: Choice | None = None)
 
 
 def parts(report: StatusReport, choice: Choice, width: int) -> Iterator[RenderableType]:
-    """All of a report, from top to bottom, for a terminal with so many columns.
-
-    Raises:
-        ConfigError: A filter rule of the choice is malformed, or no table matches.
-    """
+    """All of a report, from top to bottom, for a terminal with so many columns; ConfigError for a bad choice."""
     yield verdict(report)
     if report.holder is not None:
         yield _holder(report, report.holder)
@@ -112,7 +114,6 @@ def _holder(report: StatusReport, holder: HolderReport) -> Text:
 
 
 def _reasons(report: StatusReport, choice: Choice) -> Iterator[Text]:
-    """Why the tables are stale, and the way out of it."""
     shown = report.stale if choice.tables else report.stale[:_REASONS]
     for found in shown:
         yield Text()
@@ -136,7 +137,6 @@ def _way_out(sentence: str) -> Iterator[Text]:
 
 
 def _others(report: StatusReport, choice: Choice) -> Iterator[RenderableType]:
-    """Partitions, DDL, dead letters and the cut: a line each, or in full."""
     if report.partitions:
         last = min(report.partitions, key=lambda item: item.resolved_ts or 0)
         where = f"{last.topic}/{last.partition}, resolved {clock(last.resolved) or 'never'}"
@@ -164,3 +164,55 @@ def _others(report: StatusReport, choice: Choice) -> Iterator[RenderableType]:
         read = f"{counted(len(report.cut), 'query', 'queries')} read{'s' if len(report.cut) == 1 else ''}"
         yield prose(f"{read} {which} as of one moment{without}:")
         yield line(f"    applier status -c {choice.config} --cut", is_cut=False)
+
+
+def refuse(given: Mapping[str, bool], console: Console, engine: str | None = None) -> None:
+    """Refuse options that contradict each other; `given` says of each whether it was given.
+
+    Raises:
+        ConfigError: They do, an engine is named without `--cut`, or `--watch` has no terminal.
+    """
+    if engine is not None and not given["--cut"]:
+        raise ConfigError([f"{engine} names an engine for the queries of --cut: add --cut, or leave {engine} out."])
+    for option, what in _ALONE.items():
+        if given[option] and (others := [name for name, is_given in given.items() if is_given and name != option]):
+            raise ConfigError([f"{option} prints {what}: leave out {', '.join(others)}."])
+    if given["--watch"] and not console.is_terminal:
+        raise ConfigError(["--watch redraws a terminal, and standard output is none: leave out --watch."])
+
+
+def watching(look: Callable[[], StatusReport], choice: Choice, console: Console, seconds: float) -> int:
+    """Redraw what `look` finds until Ctrl-C; returns the exit code of the last report.
+
+    A catalog that does not answer is asked again: what was found before stays on the screen, with the error above it.
+
+    Raises:
+        KeyboardInterrupt: There is no report yet.
+        ConfigError, TerminalError: See `status`.
+    """
+    last: StatusReport | None = None
+    code: int | None = None
+    try:
+        with Live(console=console, screen=True, auto_refresh=False) as live:
+            while True:
+                error = ""
+                try:
+                    last = look()
+                    code = last.exit_code
+                except TransientError as found:
+                    error, code = str(found), _UNANSWERED
+                live.update(Group(*_screen(last, error, choice, console.width)), refresh=True)
+                time.sleep(seconds)
+    except KeyboardInterrupt:
+        if code is None:
+            raise
+    if last is not None:
+        console.print(verdict(last))
+    return code
+
+
+def _screen(report: StatusReport | None, error: str, choice: Choice, width: int) -> Iterator[RenderableType]:
+    if error:
+        yield prose(f"{error} It is asked again. What follows is what was found before.", "red")
+    if report is not None:
+        yield from parts(report, choice, width)

@@ -67,6 +67,11 @@ def loaded(config: Path, log_level: str | None = None) -> Config:
     return settings.load(config)
 
 
+def say(line: str) -> None:
+    """Show a line to the user, at once."""
+    print(escaped(line), flush=True)
+
+
 def examples(*lines: str) -> str:
     """The end of a help text: commands to paste, each on a line of its own."""
     return "\n".join(["\b", "Examples:", *(f"  applier {line}" for line in lines)])
@@ -120,7 +125,7 @@ def forget(
     from applier.commands.tables.forget_changefeed import forget_changefeed, planned  # noqa: PLC0415
 
     for sentence in planned(found) if plan else forget_changefeed(found, take_over=take_over):
-        print(escaped(sentence))
+        say(sentence)
 
 
 def _ask(kind: Kind, config: Path, tables: str, why: str, *, plan: bool, take_over: bool, log_level: str) -> None:
@@ -129,7 +134,7 @@ def _ask(kind: Kind, config: Path, tables: str, why: str, *, plan: bool, take_ov
 
     if plan:
         for sentence in planned(found, kind, rules):
-            print(escaped(sentence))
+            say(sentence)
         return
-    outcome = ask(found, kind, rules, why, lambda line: print(escaped(line), flush=True), take_over=take_over)
-    print(escaped(outcome[:1].upper() + outcome[1:]))
+    outcome = ask(found, kind, rules, why, say, take_over=take_over)
+    say(outcome[:1].upper() + outcome[1:])

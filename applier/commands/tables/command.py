@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+import getpass
+import os
 import time
 import uuid
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
+
+import pyarrow as pa
+from pyiceberg.catalog import load_catalog
+from pyiceberg.exceptions import CommitFailedException, NoSuchNamespaceError, NoSuchTableError
 
 from applier import wording
 from applier.changefeed.checkpoint import Checkpoint, RequestOutcome, caught_up
@@ -13,11 +19,10 @@ from applier.changefeed.completeness import Completeness, Reason, Why, incomplet
 from applier.changefeed.filter import TableFilter
 from applier.changefeed.table import TableName
 from applier.commands.before_spark import refuse, refuse_held
-from applier.commands.catalog_writer import append
+from applier.commands.catalog_reader import catalog_properties, reported
 from applier.commands.control_reader import newest_checkpoint
 from applier.commands.follower import Follower
-from applier.commands.user_name import user_name
-from applier.config.settings import Config
+from applier.config.settings import CatalogSection, Config
 from applier.errors import CheckpointConflict, ConfigError, TerminalError, TransientError
 from applier.pipeline.build import assembled
 from applier.pipeline.table_selection import selected
@@ -25,6 +30,7 @@ from applier.runtime.figures import counted
 from applier.runtime.logs import announce
 from applier.runtime.retry import with_retry
 from applier.runtime.stop_requests import stop_signals
+from applier.sink.commit.committer import retrying
 from applier.sink.control.lease import this_process
 from applier.sink.control.rows import Kind, TableRequest, request_rows
 from applier.sink.control.tables import REQUESTS, namespace
@@ -53,7 +59,6 @@ def planned(config: Config, kind: Kind, rules: Sequence[str]) -> list[str]:
 
 
 def _preview(kind: Kind, names: Sequence[TableName], last: Checkpoint, config: Config) -> Iterator[str]:
-    """One sentence for each table that a command means."""
     route, admits = config.route, config.filter.admits
     for name in names:
         known = last.tables[name].completeness or incomplete(Why.UNRECORDED)
@@ -100,15 +105,7 @@ def _progress(known: Completeness, last: Checkpoint) -> str:
     return "" if share is None else f", {share:.0%} of the way"
 
 
-def ask(
-    config: Config,
-    kind: Kind,
-    rules: Sequence[str],
-    why: str,
-    say: Say,
-    *,
-    take_over: bool = False,
-) -> str:
+def ask(config: Config, kind: Kind, rules: Sequence[str], why: str, say: Say, *, take_over: bool = False) -> str:
     """Have something done to the tables of some filter rules, for a reason; returns the outcome.
 
     While another process holds the changefeed, it does so between two steps, and this waits for it. Otherwise this
@@ -124,8 +121,7 @@ def ask(
         raise ConfigError(["--why is missing: say why the table is parked; the checkpoint keeps it."])
     for sentence in planned(config, kind, rules):
         say(sentence)
-    who = f"{user_name()} on {this_process(0).host}"
-    request = TableRequest(uuid.uuid4().hex, kind, tuple(rules) or ("*.*",), why, who)
+    request = requested(kind, tuple(rules) or ("*.*",), why)
     if take_over or not is_held(config):
         try:
             return _done(config, request, say, take_over=take_over)
@@ -137,7 +133,6 @@ def ask(
 
 
 def _done(config: Config, request: TableRequest, say: Say, *, take_over: bool) -> str:
-    """Take the changefeed and carry the request out."""
     announce("starting Spark …")
     refuse(config, take_over=take_over, reads=request.kind == "resume")
     with stop_signals(config.run.stop_seconds) as stop, assembled(config, take_over=take_over) as pipeline:
@@ -237,7 +232,6 @@ def _looked(config: Config) -> Checkpoint:
 
 
 def _due(last: Checkpoint, request: TableRequest) -> dict[TableName, Completeness]:
-    """The tables of a request that are still to be brought back."""
     return {name: known for name, known in _asked_for(last, request).items() if known.is_due}
 
 
@@ -259,11 +253,7 @@ def _say_progress(last: Checkpoint, request: TableRequest, say: Say, before: str
 
 
 def ended(last: Checkpoint, request: TableRequest, config: Config, outcome: RequestOutcome) -> str:
-    """What became of tables that were to be brought back.
-
-    Raises:
-        TerminalError: One is parked still.
-    """
+    """What became of tables that were to be brought back; raises TerminalError where one is parked still."""
     states, due = _asked_for(last, request), _due(last, request)
     done = wording.outcome(replace(outcome, notes=()), is_ended=True)
     if due:
@@ -278,3 +268,38 @@ def ended(last: Checkpoint, request: TableRequest, config: Config, outcome: Requ
         raise TerminalError(wording.sentence(name, known), wording.way_out([name], known, config.path))
     lacking = [] if due else [wording.sentence(name, known) for name, known in states.items() if not known.is_live]
     return " ".join([done, *lacking])
+
+
+def requested(kind: Kind, rules: Sequence[str], why: str) -> TableRequest:
+    """A new request of this user for the tables of some filter rules."""
+    return TableRequest(uuid.uuid4().hex, kind, tuple(rules), why, who())
+
+
+def who() -> str:
+    """This user and host, for the audit; a user is a number where the system has no name, as in many containers."""
+    try:
+        name = getpass.getuser()
+    except (KeyError, OSError):
+        name = str(os.getuid())
+    return f"{name} on {this_process(0).host}"
+
+
+def append(section: CatalogSection, identifier: tuple[str, ...], rows: pa.Table) -> bool:
+    """Append rows to a table of a catalog; False if there is no such table.
+
+    Raises:
+        TransientError: The catalog or its storage does not answer.
+        ConfigError: A library or a property is missing that reaching them needs.
+    """
+    with reported(f"append to table {'.'.join(identifier)} of catalog {section.name}", section.type):
+        catalog = load_catalog(section.name, **catalog_properties(section, is_read_only=False))
+        try:
+            for attempt in retrying(CommitFailedException, attempts=10):
+                with attempt:
+                    table = catalog.load_table(identifier)
+                    table.append(rows.cast(table.schema().as_arrow()))
+        except (NoSuchTableError, NoSuchNamespaceError):
+            return False
+        finally:
+            catalog.close()
+    return True

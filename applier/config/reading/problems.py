@@ -57,12 +57,9 @@ _PATTERNS = {
 
 @dataclass(slots=True)
 class Problems:
-    """Every problem of one file: the first of each key.
+    """Every problem of one file, by its path as the user gave it, or "": the first of each key, which has a line.
 
-    Attributes:
-        file: Path as the user gave it; empty where there is no file.
-        lines: Line of each key.
-        from_environment: Keys whose value an environment variable gave, which holds numbers as text.
+    `from_environment` are keys whose value an environment variable gave, which holds numbers as text.
     """
 
     file: str = ""
@@ -153,7 +150,6 @@ def _mend(values: dict[str, Any], detail: Any, problems: Problems) -> None:
 
 
 def _put(values: dict[str, Any], parts: list[str], value: Any) -> None:
-    """Put a copy of a value at a place, or remove what is there."""
     *outer, last = parts
     for part in outer:
         values = values[part]

@@ -29,7 +29,7 @@ from applier.consume.source import Blocks, KeepingPass, PieceId, R, StageWork
 from applier.consume.workers.transport import outcome, settled
 from applier.errors import TransientError
 from applier.runtime.permanent_errors import chain_of
-from applier.runtime.tasks.process import spare_the_next
+from applier.runtime.tasks.spark import spare_the_next
 
 _FOUND = -1
 """The part whose only piece, the first of a task, is what the task found."""

@@ -19,7 +19,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from applier.changefeed.table import TableVersion
-from applier.config.dump_form import CsvSection
+from applier.config.upstream import CsvSection
 from applier.decode.dump.blocks import end_of_rows, without_head
 from applier.decode.dump.csv_form import CsvForm, look_encoded
 from applier.decode.dump.export import Export, File

@@ -15,6 +15,12 @@ from applier.errors import ConfigError
 from applier.runtime.jvm import java_home
 
 
+def spark_jars() -> Path:
+    """The folder of pyspark's jars, found without paying for `import pyspark`; the working directory without it."""
+    spec = importlib.util.find_spec("pyspark")
+    return Path((spec.submodule_search_locations or [""])[0]) / "jars" if spec else Path()
+
+
 @contextmanager
 def bare_jvm(class_path: Sequence[Path | str], options: Sequence[str] = ()) -> Iterator[Any]:
     """Py4j's view of a JVM with some jars and those of pyspark, until the block ends; what it says is thrown away.
@@ -22,8 +28,7 @@ def bare_jvm(class_path: Sequence[Path | str], options: Sequence[str] = ()) -> I
     Raises:
         ConfigError: No Java was found, or it does not start with these options.
     """
-    spec = importlib.util.find_spec("pyspark")
-    spark = Path((spec.submodule_search_locations or [""])[0]) / "jars" if spec else Path()
+    spark = spark_jars()
     settings = {
         "jarpath": str(next(spark.glob("py4j-*.jar"), spark)),
         "classpath": os.pathsep.join([f"{spark}/*", *map(str, class_path)]),

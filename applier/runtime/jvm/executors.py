@@ -52,11 +52,8 @@ _TRACEBACK = re.compile(
 def prepare(context: Any, warehouse: str) -> None:
     """Give the executors of a SparkContext this package, and let one of them load what tasks need.
 
-    From here on, until the context is stopped, it is said when no executor is there for the tasks.
-
-    Args:
-        context: The SparkContext.
-        warehouse: The folder of the tables where it is one of this machine, else "".
+    From here on, until the context is stopped, it is said when no executor is there for the tasks. The warehouse is the
+    folder of the tables where it is one of this machine, else "".
 
     Raises:
         ConfigError: Their Python cannot run the tasks, or cannot write into the warehouse.
@@ -147,7 +144,8 @@ def _tell_waits(context: Any) -> None:
         while True:
             time.sleep(_LOOK_SECONDS)
             now = time.monotonic()
-            if not _is_starved(context):
+            stages = active_stages(context)
+            if not stages or any(stage.numActiveTasks for stage in stages):
                 since = told = now
             elif now - told >= PATIENCE_SECONDS:
                 told = now
@@ -159,8 +157,7 @@ def _tell_waits(context: Any) -> None:
                 )
 
 
-def _is_starved(context: Any) -> bool:
-    """Whether there are tasks to run, and none runs."""
+def active_stages(context: Any) -> list[Any]:
+    """What Spark says of the stages under way."""
     tracker = context.statusTracker()
-    stages = [stage for number in tracker.getActiveStageIds() if (stage := tracker.getStageInfo(number)) is not None]
-    return bool(stages) and not any(stage.numActiveTasks for stage in stages)
+    return [stage for number in tracker.getActiveStageIds() if (stage := tracker.getStageInfo(number)) is not None]

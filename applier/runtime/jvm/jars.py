@@ -8,18 +8,19 @@ from __future__ import annotations
 
 import argparse
 import hashlib
-import importlib.util
 import os
 import shutil
 import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
 
 from applier.errors import ApplierError, ConfigError, TransientError
 from applier.runtime.jvm import java_home, own_jar
+from applier.runtime.jvm.bare_jvm import spark_jars
 from applier.runtime.logs import logger, set_up_logging
 from applier.runtime.terminal import progress
 
@@ -58,6 +59,11 @@ def fetch(group: str, lock: Path = OWN, into: Path | None = None) -> list[Path]:
     return [*found, own_jar.built(found, folder)] if (lock, group) == (OWN, "spark") else found
 
 
+def groups(catalog: Mapping[str, str]) -> list[str]:
+    """The groups that a catalog of these properties needs."""
+    return ["spark", "s3"] if "S3FileIO" in catalog.get("io-impl", "") else ["spark"]
+
+
 def missing(group: str) -> list[str]:
     """File names of a group that are still to be fetched. Raises ConfigError if there is no such group."""
     return _differing(home() / group, _sums(OWN, group))
@@ -78,7 +84,6 @@ def home(lock: Path = OWN) -> Path:
 
 
 def _sums(lock: Path, group: str) -> dict[str, str]:
-    """SHA-256 of each file of one group, by file name."""
     lines = (lock / "jars.sha256").read_text(encoding="ascii").splitlines()
     pairs = [(path.split("/", 1), digest) for digest, path in (line.split() for line in lines)]
     found = {name: digest for (owner, name), digest in pairs if owner == group}
@@ -139,10 +144,7 @@ def _megabytes(cache: Path) -> int:
 
 
 def _ivy() -> Path:
-    # find_spec: the driver's other commands fetch jars without paying for `import pyspark`.
-    spec = importlib.util.find_spec("pyspark")
-    places = [Path(place) for place in (spec.submodule_search_locations or [])] if spec else []
-    found = [jar for place in places for jar in place.glob("jars/ivy-*.jar")]
+    found = list(spark_jars().glob("ivy-*.jar"))
     if not found:
         raise ConfigError(["pyspark is not installed with its jars (no jars/ivy-*.jar); install requirements.lock."])
     return found[0]

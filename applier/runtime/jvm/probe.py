@@ -47,11 +47,9 @@ _ALIKE = ("pyarrow", "numpy")
 
 @dataclass(frozen=True, slots=True)
 class Interpreter:
-    """What a Python has.
+    """What a Python has, by its version and path.
 
     Attributes:
-        python: Its version.
-        program: The path of its interpreter.
         applier: The file of applier's package.
         missing: The packages of `NEEDED` that it lacks.
         broken: Why the code of tasks cannot be loaded; "" if it can, and where a package is missing.

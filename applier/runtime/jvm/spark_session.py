@@ -139,8 +139,7 @@ def _settings(name: str, spark: Mapping[str, str], catalog_name: str, catalog: M
     local = master.startswith("local")
     defaults = _DEFAULTS | (_LOCAL_DEFAULTS if local else _cluster_defaults(spark)) | _security(master)
     defaults |= java_options.FEW_CORES_HEAP if java_options.has_few_cores(master) else {}
-    groups = ["spark", "s3"] if "S3FileIO" in catalog.get("io-impl", "") else ["spark"]
-    own_jars = [jar for group in groups for jar in jars.fetch(group)]
+    own_jars = [jar for group in jars.groups(catalog) for jar in jars.fetch(group)]
     return (
         defaults
         | {"spark.app.name": name}
@@ -234,7 +233,6 @@ def _set_environment(settings: Mapping[str, str], *, local: bool) -> None:
 
 
 def _start_jvm(settings: Mapping[str, str]) -> None:
-    """Start the JVM of the process and connect pyspark to it."""
     reader, writer = os.pipe()
     said = _Stderr(reader)
     said.start()
@@ -249,11 +247,7 @@ def _start_jvm(settings: Mapping[str, str]) -> None:
 
 
 def end_jvm(seconds: float) -> None:
-    """End the JVM that this process started and wait until it is gone; Spark's session must have been stopped.
-
-    Raises:
-        TimeoutExpired: It was still there after so many seconds.
-    """
+    """End the JVM of this process, after its session; TimeoutExpired where it is there after so many seconds."""
     gateway: Any = SparkContext._gateway
     SparkContext._gateway = SparkContext._jvm = None
     gateway.shutdown()
@@ -277,9 +271,7 @@ def finished_tasks() -> int:
     context = SparkContext._active_spark_context
     if context is None:
         return 0
-    tracker = context.statusTracker()
-    stages = [tracker.getStageInfo(stage) for stage in tracker.getActiveStageIds()]
-    return sum(stage.numCompletedTasks for stage in stages if stage is not None)
+    return sum(stage.numCompletedTasks for stage in executors.active_stages(context))
 
 
 @contextmanager

@@ -15,11 +15,36 @@ from pyspark.errors import PySparkException
 
 from applier.errors import ApplierError, TransientError, worst
 from applier.runtime.permanent_errors import SPARK, Cause, chain_of, refusal, told
-from applier.runtime.tasks.process import spare_the_next
 from applier.runtime.tasks.task_error import PYTHON, defect, is_of_code
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+import gc
+import sys
+from zipimport import zipimporter
+
+_FIRST_TASKS = 3
+"""Tasks until what a process keeps for the next ones is there: code that is loaded late, and what decoders remember."""
+
+_tasks = 0
+
+
+def spare_the_next() -> None:
+    """Call it in a task whose code is loaded: what was loaded so far is not looked through any more.
+
+    Before each task Spark lets Python read the directories of all archives again from which it imported, one for each
+    package; behind each it collects garbage among all objects. Together that was a third of the CPU time of tasks of a
+    second. An import that comes later finds its archive as before.
+    """
+    global _tasks  # noqa: PLW0603 - it is the process that counts them
+    for path, importer in list(sys.path_importer_cache.items()):
+        if isinstance(importer, zipimporter):
+            del sys.path_importer_cache[path]
+    # Not each time: what is in a cycle now is kept for ever, and each task brings objects of its own.
+    if _tasks < _FIRST_TASKS:
+        _tasks += 1
+        gc.freeze()
+
 
 _Part = TypeVar("_Part")
 _Result = TypeVar("_Result")
@@ -34,16 +59,10 @@ _OF_SYSTEM = tuple(map(os.strerror, (errno.ENOSPC, errno.EDQUOT, errno.EROFS, er
 def map_in_tasks(
     session: SparkSession, action: str, work: Callable[[_Part], _Result], parts: Sequence[_Part]
 ) -> list[_Result]:
-    """Do work on each part in one job; all of them must be picklable.
+    """Do work on each part in one job, a task a part, and return what it gave; all of them must be picklable.
 
-    Args:
-        session: The session.
-        action: What the work does, for messages: `load rows of table t`.
-        work: The work. Spark may do it twice on a part, and what one of the two returned counts.
-        parts: The parts; a task gets its own alone.
-
-    Returns:
-        What the work returned for each part.
+    The action is what the work does, for messages: `load rows of table t`. Spark may do the work twice on a part, and
+    what one of the two returned counts.
 
     Raises:
         ApplierError: The work raised it on a part; what cannot pass comes first.

@@ -5,16 +5,76 @@ from __future__ import annotations
 import base64
 import hashlib
 import json
+import os
+import shlex
+import socket
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from functools import cache
+from importlib.metadata import version
 from importlib.resources import files
 from pathlib import Path
 
+from applier import wording
 from applier.errors import ConfigError
-from applier.watch.page.live import Origin, live
-from applier.watch.report import StatusReport
+from applier.watch.history import POINT_SECONDS, Point, buckets
+from applier.watch.report import TONES, StatusReport, View, iso
 from applier.watch.server import Answer
-from applier.watch.view import View
+
+_RATE_SECONDS = 300
+_STARTING = "not known yet: the process has not read its checkpoint"
+
+
+def live(view: View, config: str, started: float | None = None) -> dict[str, object]:
+    """What the page shows beside the report, by name, for JSON; None is what is not known.
+
+    Times are ISO 8601, spans are seconds. `starting` says instead of a report without a holder what is known. The
+    process started at a Unix time in seconds; None for a page that a command wrote to a file.
+    """
+    last = view.points[-1] if view.points else None
+    return {
+        "version": version("applier"),
+        "process": f"process {os.getpid()} on {socket.gethostname()}",
+        "started": None if started is None else iso(int(started * 1000)),
+        "starting": _STARTING if view.phase == "starting" else None,
+        "is_behind": view.is_behind,
+        "phase": view.phase,
+        "outage": view.outage,
+        "idle_seconds": None if last is None else max(0.0, view.now - last.at),
+        "backlog": None if last is None else last.backlog,
+        **_rate(view.points, view.now),
+        "plot": _plot(view.points, view.now) if view.points else None,
+        "tones": {"fresh": "good", "complete": "good", "ended": "good", "stale": "bad", "starting": "wait", **TONES},
+        "letters_way": wording.way_past_letters(shlex.quote(config)),
+    }
+
+
+def _rate(points: Sequence[Point], now: float) -> Mapping[str, float | None]:
+    """Rows a second of late, and the time over which; that without a rate where nothing is known of late."""
+    recent = [point for point in points if point.at > now - _RATE_SECONDS]
+    if not recent:
+        return {"rate": None, "rate_seconds": _RATE_SECONDS if points else None}
+    # A point stands for the seconds before it.
+    seconds = max(POINT_SECONDS, now - recent[0].at)
+    return {"rate": sum(point.rows for point in recent) / seconds, "rate_seconds": seconds}
+
+
+def _plot(points: Sequence[Point], now: float) -> Mapping[str, object]:
+    """Bars of `width` seconds, each with its beginning, largest lag and rows a second; they cover `seconds` in all."""
+    found = buckets(points, now)
+    width = found[1].at - found[0].at
+    # The last bar is of a time that is not over.
+    rates = [bucket.rows / max(10, min(width, now - bucket.at)) if bucket.is_known else None for bucket in found]
+    return {
+        "width": width,
+        "bars": [(bucket.at, bucket.lag, rate) for bucket, rate in zip(found, rates, strict=True)],
+        "seconds": max(POINT_SECONDS, now - points[0].at),
+        "most_lag": max((bucket.lag for bucket in found if bucket.lag is not None), default=None),
+        "most_rate": max(rate or 0.0 for rate in rates),
+        "rows": sum(point.rows for point in points),
+        "has_gaps": not all(bucket.is_known for bucket in found),
+    }
+
 
 _STYLE, _SCRIPT = '<link rel="stylesheet" href="style.css">', '<script src="page.js"></script>'
 _POLICY, _DATA = "<!-- policy -->", "<!-- data -->"
@@ -26,17 +86,13 @@ def answer() -> Answer:
     return Answer(_page().encode(), "text/html; charset=utf-8", headers=headers)
 
 
-def history(view: View, origin: Origin) -> Answer:
-    """What the page shows beside `/status.json`."""
-    return Answer(_told(view, origin).encode(), "application/json")
+def history(view: View, config: str, started: float) -> Answer:
+    """What the page shows beside `/status.json`; see `live`."""
+    return Answer(_told(live(view, config, started)).encode(), "application/json")
 
 
 def write(file: Path, report: StatusReport, config: str) -> None:
-    """Write the page of a report to a file, complete in itself.
-
-    Raises:
-        ConfigError: The file cannot be written.
-    """
+    """Write the page of a report to a file, complete in itself; raises ConfigError where that cannot be written."""
     try:
         file.write_text(document(report, config), encoding="utf-8")
     except OSError as error:
@@ -49,7 +105,7 @@ def write(file: Path, report: StatusReport, config: str) -> None:
 def document(report: StatusReport, config: str) -> str:
     """The page with a report within it; a file is not served with headers, so it holds its policy, too."""
     view = View(report, (), "", None, datetime.fromisoformat(report.now).timestamp())
-    told = f'{{"status": {report.to_json()}, "history": {_told(view, Origin(config))}}}'
+    told = f'{{"status": {report.to_json()}, "history": {_told(live(view, config))}}}'
     # Without this character no text of others ends the element that holds it.
     data = told.replace("<", r"\u003c")
     policy = f'<meta http-equiv="Content-Security-Policy" content="{_policy(connect="none")}">'
@@ -57,9 +113,9 @@ def document(report: StatusReport, config: str) -> str:
     return page.replace(_DATA, f'<script type="application/json" id="data">{data}</script>')
 
 
-def _told(view: View, origin: Origin) -> str:
+def _told(shown: Mapping[str, object]) -> str:
     build = hashlib.sha256(_page().encode()).hexdigest()[:12]
-    return json.dumps({"build": build, **live(view, origin)})
+    return json.dumps({"build": build, **shown})
 
 
 @cache

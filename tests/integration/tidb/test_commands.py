@@ -13,7 +13,7 @@ import pytest
 
 from applier.changefeed.table import TableName
 from applier.changefeed.types import TypeRules
-from applier.config.dump_form import CsvSection
+from applier.config.upstream import CsvSection
 from applier.decode.dump.chosen_form import form_of
 from applier.decode.dump.csv_form import CsvForm
 from applier.decode.dump.export import Export

@@ -12,7 +12,7 @@ from _pytest.mark.structures import ParameterSet
 
 from applier.changefeed.table import TableName
 from applier.changefeed.types import TypeRules
-from applier.config.dump_form import CsvSection
+from applier.config.upstream import CsvSection
 from applier.decode.dump.blocks import parts
 from applier.decode.dump.chosen_form import form_of
 from applier.decode.dump.export import Export

@@ -22,10 +22,9 @@ from applier.pipeline.step import Pipeline
 from applier.runtime.stop_requests import StopRequested
 from applier.sink.control.rows import DeadLetter, Decision, SchemaDecision
 from applier.sink.control.tables import DEAD_LETTERS, SCHEMA_CHANGES
-from applier.watch.alerts import HOLD_SECONDS, START_SECONDS, Alerts
 from applier.watch.board import Board
-from applier.watch.report import HolderReport, StatusReport, TableProgress, TableState, Trouble
-from applier.watch.view import View
+from applier.watch.report import HolderReport, StatusReport, TableProgress, TableState, Trouble, View
+from applier.watch.webhook import HOLD_SECONDS, START_SECONDS, Alerts
 
 CONFIG = settings.parse(
     {

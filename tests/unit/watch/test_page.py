@@ -22,13 +22,12 @@ from applier.config import settings
 from applier.errors import ConfigError
 from applier.watch.history import Point, buckets
 from applier.watch.page import document
-from applier.watch.page.document import answer, write
-from applier.watch.page.live import Origin, live
+from applier.watch.page.document import answer, live, write
 from applier.watch.report import StatusReport, TableProgress
 from applier.watch.watching import watching
 from tests.browser import views
 
-_LIVE = Origin("applier.toml", views.NOW - 60)
+_LIVE = ("applier.toml", views.NOW - 60)
 
 
 class _Reader(HTMLParser):
@@ -149,12 +148,12 @@ def test_bars_fit_whatever_the_time(seconds: int) -> None:
 
 def test_what_is_not_known_is_none() -> None:
     """Neither a rate nor a lag is 0 because nothing was seen."""
-    starting = live(views.starting(), _LIVE)
+    starting = live(views.starting(), *_LIVE)
     assert (starting["starting"], starting["plot"]) == ("not known yet: the process has not read its checkpoint", None)
     assert (starting["rate"], starting["rate_seconds"], starting["backlog"]) == (None, None, None)
-    old = live(replace(views.fresh(), points=[_point(int(views.NOW) - 900)]), _LIVE)
+    old = live(replace(views.fresh(), points=[_point(int(views.NOW) - 900)]), *_LIVE)
     assert (old["rate"], old["rate_seconds"]) == (None, 300)
-    plot = live(replace(views.fresh(), points=[_point(int(views.NOW) - 5, None, 0)]), _LIVE)["plot"]
+    plot = live(replace(views.fresh(), points=[_point(int(views.NOW) - 5, None, 0)]), *_LIVE)["plot"]
     assert isinstance(plot, dict)
     assert (plot["most_lag"], plot["most_rate"], plot["has_gaps"]) == (None, 0.0, True)
     assert [bar[1:] for bar in plot["bars"][:2]] == [(None, None)] * 2
@@ -162,7 +161,7 @@ def test_what_is_not_known_is_none() -> None:
 
 def test_a_rate_is_that_of_the_time_since_the_first_point() -> None:
     """Also of a process that has just begun."""
-    young = live(replace(views.fresh(), points=[_point(int(views.NOW) - 6, rows=266)]), _LIVE)
+    young = live(replace(views.fresh(), points=[_point(int(views.NOW) - 6, rows=266)]), *_LIVE)
     assert (young["rate"], young["rate_seconds"], young["idle_seconds"]) == (26.6, 10, 6.0)
 
 

@@ -13,8 +13,8 @@ from applier.changefeed.message import TopicPartition
 from applier.changefeed.position import Reading
 from applier.changefeed.ts import from_unix_ms
 from applier.order.feed_order import ORDERS
+from applier.watch.progress import explained, moved
 from applier.watch.report import HolderReport, PartitionProgress, StatusReport, StepProgress
-from applier.watch.steps import explained, moved
 
 NOW = 1_700_000_000_000
 ORDER = ORDERS["resolved"]

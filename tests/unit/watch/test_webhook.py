@@ -19,11 +19,9 @@ from applier.config.settings import Config
 from applier.config.watch import WebhookSection
 from applier.errors import ConfigError
 from applier.watch import webhook
-from applier.watch.alerts import START_SECONDS
 from applier.watch.board import Board
-from applier.watch.report import StatusReport, TableProgress, Trouble
-from applier.watch.view import View
-from applier.watch.webhook import Bell, Mail, alerting
+from applier.watch.report import StatusReport, TableProgress, Trouble, View
+from applier.watch.webhook import START_SECONDS, Bell, Mail, alerting
 
 SECRET = "T0-s3cret"
 ALERT = {"event": "verdict", "id": "1", "text": "stale"}

@@ -9,7 +9,7 @@ import pytest
 from applier.changefeed.message import TopicPartition
 from applier.changefeed.ts import CLOCK_SKEW_MS, from_unix_ms
 from applier.changefeed.window import OffsetRange
-from applier.commands.backfill.bounds import OPEN, Bound, Range, parse, resolve
+from applier.commands.backfill.request import OPEN, Bound, Range, parse, resolve
 from applier.errors import ConfigError, SourceLost
 
 A, B = TopicPartition("shop", 0), TopicPartition("shop", 1)

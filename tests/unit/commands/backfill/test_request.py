@@ -14,10 +14,9 @@ from applier.changefeed.message import TopicPartition
 from applier.changefeed.position import FeedPosition, Reading
 from applier.changefeed.table import TableName
 from applier.changefeed.window import OffsetRange
-from applier.commands.backfill.bounds import Bound, Range
-from applier.commands.backfill.build import refuse_parked
-from applier.commands.backfill.catch_up import covered, refuse_alone, refuse_gap
-from applier.commands.backfill.request import REPAIR_BRANCH, asked
+from applier.commands.backfill.command import covered, refuse_alone, refuse_gap
+from applier.commands.backfill.held_job import refuse_parked
+from applier.commands.backfill.request import REPAIR_BRANCH, Bound, Range, asked
 from applier.errors import ConfigError, RangeRefused
 from applier.pipeline.state import State
 from applier.pipeline.table_selection import selected

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from applier.commands.init.detect import Findings, decoders, detect
+from applier.commands.init.look import Findings, decoders, detect
 from applier.decode.avro.decoder import AvroDecoder
 from applier.decode.debezium.avro_decoder import DebeziumAvroDecoder
 from applier.decode.decoder import Decoder

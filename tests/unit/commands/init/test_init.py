@@ -16,8 +16,7 @@ from applier.cli import app
 from applier.commands.check.command import check
 from applier.commands.init import command
 from applier.commands.init.command import init, options
-from applier.commands.init.detect import Findings
-from applier.commands.init.look import Sight
+from applier.commands.init.look import Findings, Sight
 from applier.commands.init.write import Answers, text
 from applier.config.protocols import PROTOCOLS
 from applier.config.settings import CATALOGS, load

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from applier.changefeed.table import TableName
-from applier.commands.load.progress import LoadProgress
+from applier.commands.load.command import LoadProgress
 
 BIG, SMALL = TableName("shop", "big"), TableName("shop", "small")
 MB = 1_000_000

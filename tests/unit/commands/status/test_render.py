@@ -14,8 +14,7 @@ from rich.console import Console
 from typer.testing import CliRunner
 
 from applier import cli
-from applier.commands.status.render import Choice, render
-from applier.commands.status.watch import watching
+from applier.commands.status.render import Choice, render, watching
 from applier.errors import ConfigError, TransientError
 from applier.watch.report import StatusReport, Trouble
 from tests.unit.commands.status.reports import CAPTURES, CASES, WIDTHS, captured, fresh, many, never, stale

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 
 from applier.changefeed.types import TypeRules
-from applier.config.dump_form import CsvSection
+from applier.config.upstream import CsvSection
 from applier.ddl.schema_files import read_schemas
 from applier.decode.dump.chosen_form import form_of
 from applier.decode.dump.csv_form import CsvForm

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from applier.changefeed.types import TypeRules
-from applier.config.dump_form import CsvSection
+from applier.config.upstream import CsvSection
 from applier.decode.dump.chosen_form import form_of
 from applier.decode.dump.export import Export
 from applier.decode.dump.part_reader import PartReader

@@ -14,7 +14,7 @@ from hypothesis import assume, example, given, settings
 from hypothesis import strategies as st
 
 from applier.changefeed.types import TypeRules
-from applier.config.dump_form import CsvSection
+from applier.config.upstream import CsvSection
 from applier.decode.dump import blocks, chosen_form
 from applier.decode.dump.chosen_form import form_of
 from applier.decode.dump.csv_form import CsvForm

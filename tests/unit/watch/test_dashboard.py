@@ -11,12 +11,12 @@ from typing import Any, get_args
 
 import pytest
 
-from applier.watch.prometheus.metrics import METRICS
+from applier.watch.metrics import METRICS
 from applier.watch.report import TONES, TableState
 from tests.promtool import NEEDS_PROMTOOL, PROMTOOL
-from tests.unit.watch.prometheus.queries import metrics_of, series, strangers
+from tests.unit.watch.queries import metrics_of, series, strangers
 
-MODEL: dict[str, Any] = json.loads((Path(__file__).parents[4] / "deploy/grafana/applier.json").read_text("utf-8"))
+MODEL: dict[str, Any] = json.loads((Path(__file__).parents[3] / "deploy/grafana/applier.json").read_text("utf-8"))
 PANELS: list[dict[str, Any]] = [panel for panel in MODEL["panels"] if panel["type"] != "row"]
 TARGETS: list[dict[str, str]] = [target for panel in PANELS for target in panel["targets"]]
 EXPRESSIONS = [target["expr"] for target in TARGETS]

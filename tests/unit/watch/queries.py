@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 from typing import get_args
 
 from applier.runtime.outages import SYSTEMS
-from applier.watch.prometheus.metrics import METRICS, Metric
+from applier.watch.metrics import METRICS, Metric
 from applier.watch.report import TableState
 
 PROCESS = (

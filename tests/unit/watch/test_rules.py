@@ -13,9 +13,9 @@ import pytest
 import yaml
 
 from tests.promtool import NEEDS_PROMTOOL, PROMTOOL
-from tests.unit.watch.prometheus.queries import strangers
+from tests.unit.watch.queries import strangers
 
-ROOT = Path(__file__).parents[4]
+ROOT = Path(__file__).parents[3]
 RULES = ROOT / "deploy/prometheus/applier.rules.yml"
 ALERTS: list[dict[str, Any]] = yaml.safe_load(RULES.read_text(encoding="utf-8"))["groups"][0]["rules"]
 RUNBOOK = "docs/runbook.md"

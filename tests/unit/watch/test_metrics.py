@@ -28,10 +28,10 @@ from applier.sink.control.rows import Decision, SchemaDecision
 from applier.sink.control.tables import SCHEMA_CHANGES
 from applier.sink.iceberg.snapshot import Figures
 from applier.watch.board import Board
-from applier.watch.prometheus.metrics import METRICS, NOTES
+from applier.watch.metrics import METRICS, NOTES
 from applier.watch.report import TableState
 from tests.promtool import NEEDS_PROMTOOL, PROMTOOL
-from tests.unit.watch.prometheus.queries import PROCESS, series
+from tests.unit.watch.queries import PROCESS, series
 
 CONFIG = {
     "changefeed": {"name": "shop", "protocol": "simple"},
@@ -444,6 +444,6 @@ def test_the_exposition_follows_the_conventions(shop: Shop) -> None:
 
 def test_every_metric_is_explained() -> None:
     """The page on watching has each by its name."""
-    page = (Path(__file__).parents[4] / "docs/watching.md").read_text(encoding="utf-8")
+    page = (Path(__file__).parents[3] / "docs/watching.md").read_text(encoding="utf-8")
 
     assert [metric.full_name for metric in METRICS if f"| `{metric.full_name}` |" not in page] == []
