@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import os
-from typing import Generic, NamedTuple, Protocol
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from typing import Generic, NamedTuple, Protocol, TypeVar
 
 from applier.changefeed.message import Messages
 from applier.changefeed.window import Window
-from applier.consume.kafka.prefetch import ahead
 from applier.consume.source import KeepingPass, KeptRows, R, RowPass, Source
 from applier.consume.tasks.spark import TaskRows, TasksFullError
 from applier.consume.window_size import WindowTooLargeError
 from applier.consume.workers.pool import WorkerPool
 from applier.runtime.logs import logger
 from applier.runtime.places import Placement, Places, Where
+
+T = TypeVar("T")
 
 
 class Ran(NamedTuple, Generic[R]):
@@ -131,3 +134,13 @@ class SourceRunner:
         """Let the rows go that tasks keep, and end the other processes."""
         self._tasks.drop()
         self._pool.close()
+
+
+def ahead(items: Iterator[T]) -> Iterator[T]:
+    """Make items in a thread, one more than was asked for; an exception is raised in place of its item."""
+    end = object()
+    with ThreadPoolExecutor(1, thread_name_prefix="ahead") as thread:
+        coming = thread.submit(next, items, end)
+        while (item := coming.result()) is not end:
+            coming = thread.submit(next, items, end)
+            yield item  # type: ignore[misc]  # it is not `end`
