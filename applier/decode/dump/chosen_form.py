@@ -23,10 +23,9 @@ from applier.config.dump_form import CsvSection
 from applier.decode.dump.blocks import end_of_rows, without_head
 from applier.decode.dump.csv_form import CsvForm, look_encoded
 from applier.decode.dump.export import Export, File
-from applier.decode.dump.file_columns import HEADER_BYTES, columns_in
+from applier.decode.dump.file_columns import columns_in
 from applier.decode.dump.part_reader import rows_of
 from applier.decode.dump.sql_rows import form_of_sql
-from applier.decode.dump.stream import beginning
 from applier.decode.dump.typed_rows import BYTES, TEXTS
 from applier.errors import ConfigError
 
@@ -156,7 +155,7 @@ def _samples(export: Export) -> Iterator[_Sample]:
 
 def _beginning(export: Export, file: File) -> bytes:
     try:
-        return beginning(export.address, file, HEADER_BYTES)
+        return file.beginning(export.address)
     except (ValueError, OSError) as error:
         reason = (error.strerror if isinstance(error, OSError) else None) or str(error)
         what = f"File {file.name} of export {export.address} cannot be read: {reason}."
