@@ -14,6 +14,7 @@ import msgspec
 
 from applier.changefeed.event import Bootstrap, Event, Image, RowChange
 from applier.changefeed.table import Column, Index, TableName, TableVersion, fingerprint
+from applier.changefeed.types import INTEGERS
 from applier.decode.bounded_cache import Bounded, BoundedLists
 from applier.errors import DecodeError
 
@@ -21,6 +22,12 @@ _Scales: TypeAlias = tuple[int | None, ...]
 
 MAX_SCALE = 30
 """Digits after the point that TiDB allows."""
+
+HIDDEN = "_V$_"
+"""Columns that TiDB makes for expression indexes begin so; no row has them."""
+
+SIGNED = frozenset({*INTEGERS, "float", "double", "decimal"})
+"""Types that may be unsigned; of others the word says nothing."""
 
 _UNKNOWN = 1 << 30
 """A scale that no text has."""
