@@ -18,6 +18,9 @@ from applier.runtime.places import Placement, Places, Where
 
 T = TypeVar("T")
 
+_MOST_PROCESSES = 4
+"""Processes of this machine that decode what this one reads, this one included; never more than processors."""
+
 
 class Ran(NamedTuple, Generic[R]):
     """What each process returned in a row pass, and the rows that Spark's tasks keep; None if all came here."""
@@ -48,11 +51,8 @@ class Runner(Protocol):
     def placement(self, window: Window, size: float, most: int, behind: int) -> Placement:
         """Where a window is decoded.
 
-        Args:
-            window: The window.
-            size: Bytes of its messages, as the last ones were.
-            most: Bytes that a step may read.
-            behind: Messages that wait in its partitions behind it.
+        Its messages have `size` bytes, if they are as the last ones were, a step may read `most` bytes, and so many
+        messages wait in its partitions `behind` it.
         """
 
     def read(self, window: Window) -> Messages:
@@ -71,21 +71,13 @@ class Runner(Protocol):
 
 
 class SourceRunner:
-    """Runs row passes in this process, in others of this machine, or in Spark's tasks.
+    """Runs row passes in this process, in others of this machine, or in Spark's tasks."""
 
-    Args:
-        source: The source.
-        tasks: Spark's tasks, and the rows that they keep.
-        places: Decides where.
-        processes: Processes of this machine that decode what this one reads at the most, this one included; never more
-            than processors.
-    """
-
-    def __init__(self, source: Source, tasks: TaskRows, places: Places, processes: int = 4) -> None:
+    def __init__(self, source: Source, tasks: TaskRows, places: Places) -> None:
         self.source = source
         self.places = places
         self._tasks = tasks
-        self._pool = WorkerPool(min(processes, tasks.slots, os.cpu_count() or 1))
+        self._pool = WorkerPool(min(_MOST_PROCESSES, tasks.slots, os.cpu_count() or 1))
         self._heavy: Window | None = None
 
     @property
