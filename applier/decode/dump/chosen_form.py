@@ -60,8 +60,6 @@ _WAY = (
 
 
 class _Sample(NamedTuple):
-    """The beginning of a file of some table."""
-
     file: File
     version: TableVersion
     data: bytes
@@ -104,10 +102,6 @@ class _Sample(NamedTuple):
 
 def form_of(export: Export, section: CsvSection) -> CsvForm:
     """How the CSV and SQL files of an export are written.
-
-    Args:
-        export: The export.
-        section: Options of `[upstream.csv]`.
 
     Raises:
         ConfigError: Files and form do not fit, or files can be read in two ways.

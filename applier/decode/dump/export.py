@@ -126,11 +126,7 @@ class Export:
 
     @staticmethod
     def find(address: str, way: Callable[[str], str] = 'write upstream.dump = "{}"'.format) -> Export:
-        """List an export; no row is read.
-
-        Args:
-            address: Its folder, or its address.
-            way: What to do with the export of a folder below, where that one is none.
+        """List an export; no row is read. `way` says what to do with that of a folder below, where this one is none.
 
         Raises:
             ConfigError: It cannot be read, is not finished, or holds files that belong to no table.

@@ -18,15 +18,9 @@ _UNFIT = re.compile(r'[\x00-\x1f%"*./:<>?\\|{}]|-(?=schema)')
 
 
 def columns_of(address: str, file: File, form: CsvForm, version: TableVersion) -> tuple[str, ...]:
-    """Names of the columns of a file in its own order, as the table declares them.
+    """Names of the columns of a CSV or SQL file in its own order, as the table declares them.
 
     Without a header, a file has the columns that are not generated.
-
-    Args:
-        address: Folder of the export.
-        file: A CSV or SQL file.
-        form: How it is written.
-        version: The table.
 
     Raises:
         ValueError: Its header does not fit the table.

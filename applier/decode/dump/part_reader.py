@@ -25,14 +25,7 @@ _LOOK = "Check the options of Dumpling in [upstream.csv], and that the file is w
 
 @dataclass(frozen=True, slots=True)
 class PartReader:
-    """Reads the files of one table.
-
-    Args:
-        address: Folder of the export.
-        form: How its CSV and SQL files are written.
-        version: The table, as the export declares it.
-        rules: How types map.
-    """
+    """Reads the files of one table, which the version shows as the export declares it."""
 
     address: str
     form: CsvForm
