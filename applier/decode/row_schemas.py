@@ -43,13 +43,11 @@ class Description:
     """One description of a table's columns, and the version of the last row that had it.
 
     Attributes:
-        name: The table.
         version: All that the description shows; decimals have no scale where only the text of their values shows it.
         number: Number of the version that the last row was written in; None before the first.
         scales: Those decimals, and the scales they have in that version.
     """
 
-    name: TableName
     version: TableVersion
     number: int | None = None
     scales: dict[str, int] = field(default_factory=dict)
@@ -70,7 +68,7 @@ def describe(
     number = fingerprint(msgspec.json.encode((tuple(name), columns, indexes, handle_key)))
     version = TableVersion(name, number, tuple(columns), indexes, handle_key)
     decimals = (column.name for column in columns if column.type.name == "decimal" and column.type.scale is None)
-    return Description(name, version, scales=dict.fromkeys(decimals, _UNKNOWN))
+    return Description(version, scales=dict.fromkeys(decimals, _UNKNOWN))
 
 
 class Announcer:

@@ -27,9 +27,7 @@ from applier.decode.avro.namesakes import Shown
 from applier.decode.avro.schema import (
     BEFORE,
     CHECKSUM,
-    CHECKSUM_VERSION,
     COMMIT_TS,
-    CORRUPTED,
     OP,
     RecordSchema,
     record_schema,
@@ -229,13 +227,8 @@ class AvroDecoder:
         if layout.lacking and change.op is not Op.DELETE:
             raise refused(layout.version.name, layout.lacking)
         if CHECKSUM in extension and change.after is not None:
-            self._verify(layout, change.commit_ts, change.after, extension)
+            self._checksums.verify(layout.version, change.commit_ts, change.after, extension)
         return self._announcer.events(layout.version, layout.text_decimals, change)
-
-    def _verify(self, layout: _Layout, commit_ts: int, image: Image, extension: dict[str, Any]) -> None:
-        kind, is_corrupted = extension.get(CHECKSUM_VERSION, 0), extension.get(CORRUPTED, False)
-        text = extension[CHECKSUM]
-        self._checksums.verify(layout.version, commit_ts, image, text, kind=kind, is_corrupted=is_corrupted)
 
     def _delete(self, key: bytes | None, commit_ts: int) -> Sequence[Event]:
         layout = None

@@ -150,14 +150,7 @@ class Lives:
     def shown(
         self, topics: Mapping[TableName, str], tables: Iterable[TableName], *, settled: int, has_watermarks: bool
     ) -> Shown:
-        """What a row pass needs to know.
-
-        Args:
-            topics: The topics of tables, as rows show them.
-            tables: Tables as they are spelt.
-            settled: See `Shown`.
-            has_watermarks: See `Shown`.
-        """
+        """What a row pass needs to know: rows show the topics of tables, which are given as they are spelt."""
         spelt, homes = dict(self._names), {name: {topic} for name, topic in topics.items() if topic}
         spelt |= {name: name for name in tables}
         alike: dict[TableName, list[Namesake]] = defaultdict(list)
