@@ -12,8 +12,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import TypeAlias
 
 from applier.changefeed.table import TableName, TableVersion
-from applier.decode.avro.namesakes import Namesake, Shown
-from applier.decode.avro.sanitised import sanitised, sanitised_table
+from applier.decode.avro.namesakes import Namesake, Shown, sanitised, sanitised_table
 from applier.errors import AmbiguousName, DecodeError
 
 _Typed: TypeAlias = Mapping[TableName, Sequence[TableVersion | None]]
