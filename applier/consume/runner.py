@@ -3,17 +3,23 @@
 from __future__ import annotations
 
 import os
-from typing import Generic, NamedTuple, Protocol
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from typing import Generic, NamedTuple, Protocol, TypeVar
 
 from applier.changefeed.message import Messages
 from applier.changefeed.window import Window
-from applier.consume.kafka.prefetch import ahead
 from applier.consume.source import KeepingPass, KeptRows, R, RowPass, Source
 from applier.consume.tasks.spark import TaskRows, TasksFullError
 from applier.consume.window_size import WindowTooLargeError
 from applier.consume.workers.pool import WorkerPool
 from applier.runtime.logs import logger
 from applier.runtime.places import Placement, Places, Where
+
+T = TypeVar("T")
+
+_MOST_PROCESSES = 4
+"""Processes of this machine that decode what this one reads, this one included; never more than processors."""
 
 
 class Ran(NamedTuple, Generic[R]):
@@ -45,11 +51,8 @@ class Runner(Protocol):
     def placement(self, window: Window, size: float, most: int, behind: int) -> Placement:
         """Where a window is decoded.
 
-        Args:
-            window: The window.
-            size: Bytes of its messages, as the last ones were.
-            most: Bytes that a step may read.
-            behind: Messages that wait in its partitions behind it.
+        Its messages have `size` bytes, if they are as the last ones were, a step may read `most` bytes, and so many
+        messages wait in its partitions `behind` it.
         """
 
     def read(self, window: Window) -> Messages:
@@ -68,21 +71,13 @@ class Runner(Protocol):
 
 
 class SourceRunner:
-    """Runs row passes in this process, in others of this machine, or in Spark's tasks.
+    """Runs row passes in this process, in others of this machine, or in Spark's tasks."""
 
-    Args:
-        source: The source.
-        tasks: Spark's tasks, and the rows that they keep.
-        places: Decides where.
-        processes: Processes of this machine that decode what this one reads at the most, this one included; never more
-            than processors.
-    """
-
-    def __init__(self, source: Source, tasks: TaskRows, places: Places, processes: int = 4) -> None:
+    def __init__(self, source: Source, tasks: TaskRows, places: Places) -> None:
         self.source = source
         self.places = places
         self._tasks = tasks
-        self._pool = WorkerPool(min(processes, tasks.slots, os.cpu_count() or 1))
+        self._pool = WorkerPool(min(_MOST_PROCESSES, tasks.slots, os.cpu_count() or 1))
         self._heavy: Window | None = None
 
     @property
@@ -131,3 +126,13 @@ class SourceRunner:
         """Let the rows go that tasks keep, and end the other processes."""
         self._tasks.drop()
         self._pool.close()
+
+
+def ahead(items: Iterator[T]) -> Iterator[T]:
+    """Make items in a thread, one more than was asked for; an exception is raised in place of its item."""
+    end = object()
+    with ThreadPoolExecutor(1, thread_name_prefix="ahead") as thread:
+        coming = thread.submit(next, items, end)
+        while (item := coming.result()) is not end:
+            coming = thread.submit(next, items, end)
+            yield item  # type: ignore[misc]  # it is not `end`

@@ -95,11 +95,8 @@ class ArchiveSource(Archive):
 class KafkaTopics:
     """The topics of a Kafka cluster, as far as looking at them needs no Spark: only Kafka's clients in a JVM.
 
-    Args:
-        jvm: Py4j's view of a JVM with Kafka's clients.
-        section: Section `[source]`; its `kafka.*` options go, without the prefix, to Kafka's clients.
-        group: Consumer group name.
-        seconds: How long an answer of the admin client may take; Kafka's own limit where it is absent.
+    The section's `kafka.*` options go, without the prefix, to Kafka's clients. An answer of the admin client may take
+    some seconds, or what Kafka allows.
     """
 
     def __init__(self, jvm: Any, section: SourceSection, group: str, seconds: float | None = None) -> None:

@@ -14,6 +14,7 @@ import msgspec
 
 from applier.changefeed.event import Bootstrap, Event, Image, RowChange
 from applier.changefeed.table import Column, Index, TableName, TableVersion, fingerprint
+from applier.changefeed.types import INTEGERS
 from applier.decode.bounded_cache import Bounded, BoundedLists
 from applier.errors import DecodeError
 
@@ -21,6 +22,12 @@ _Scales: TypeAlias = tuple[int | None, ...]
 
 MAX_SCALE = 30
 """Digits after the point that TiDB allows."""
+
+HIDDEN = "_V$_"
+"""Columns that TiDB makes for expression indexes begin so; no row has them."""
+
+SIGNED = frozenset({*INTEGERS, "float", "double", "decimal"})
+"""Types that may be unsigned; of others the word says nothing."""
 
 _UNKNOWN = 1 << 30
 """A scale that no text has."""
@@ -36,13 +43,11 @@ class Description:
     """One description of a table's columns, and the version of the last row that had it.
 
     Attributes:
-        name: The table.
         version: All that the description shows; decimals have no scale where only the text of their values shows it.
         number: Number of the version that the last row was written in; None before the first.
         scales: Those decimals, and the scales they have in that version.
     """
 
-    name: TableName
     version: TableVersion
     number: int | None = None
     scales: dict[str, int] = field(default_factory=dict)
@@ -63,7 +68,7 @@ def describe(
     number = fingerprint(msgspec.json.encode((tuple(name), columns, indexes, handle_key)))
     version = TableVersion(name, number, tuple(columns), indexes, handle_key)
     decimals = (column.name for column in columns if column.type.name == "decimal" and column.type.scale is None)
-    return Description(name, version, scales=dict.fromkeys(decimals, _UNKNOWN))
+    return Description(version, scales=dict.fromkeys(decimals, _UNKNOWN))
 
 
 class Announcer:

@@ -13,7 +13,7 @@ import requests
 
 from applier.commands.follower import Follower
 from applier.commands.run import Reports, run_once
-from applier.decode.registry.http import RegistryHttp
+from applier.decode.registry.client import RegistryHttp
 from applier.errors import RegistryDenied, SchemaUnknown, TransientError
 from applier.runtime.retry import LATE_SECONDS, Deadline
 from tests import recordings
@@ -108,7 +108,7 @@ def test_rows_are_equal_once_the_registry_answers(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Down, shut and without the schema it has its sentence each time; then the same pipeline goes on to the end."""
-    monkeypatch.setattr("applier.decode.registry.http.MAX_WAIT_SECONDS", 0.01)
+    monkeypatch.setattr("applier.decode.registry.client.MAX_WAIT_SECONDS", 0.01)
     now = 0.0
     standing, url = door
     found = _fed(kafka, registry, url, replay(SCENARIO, VARIANT, lake, tmp_path, "avro", name="outage"))
@@ -161,7 +161,7 @@ def test_a_slow_registry_costs_no_restart_and_no_row(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """More answers in a row come too late than one step has attempts: the same run goes on to the end."""
-    monkeypatch.setattr("applier.decode.registry.http.MAX_WAIT_SECONDS", 0.01)
+    monkeypatch.setattr("applier.decode.registry.client.MAX_WAIT_SECONDS", 0.01)
     standing, url = door
     found = _fed(kafka, registry, url, replay(SCENARIO, VARIANT, lake, tmp_path, "avro", name="slow"))
     monkeypatch.setattr("applier.decode.registry.client.RegistryHttp", _impatient)

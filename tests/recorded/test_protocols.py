@@ -20,7 +20,7 @@ from applier.changefeed.table import Column, TableName
 from applier.commands.follower import Follower
 from applier.commands.run import Reports, follow
 from applier.config import settings
-from applier.decode.avro.sanitised import sanitised
+from applier.decode.avro.namesakes import sanitised
 from applier.decode.options import DecoderOptions
 from applier.decode.protocols import build
 from applier.errors import IncompleteRow, WatermarkStalled

@@ -24,7 +24,7 @@ from applier.ddl.actions import (
     touches,
 )
 from applier.ddl.schema_tracker import Tables
-from applier.decode.avro.sanitised import sanitised
+from applier.decode.avro.namesakes import sanitised
 from applier.decode.avro.schema import CHECKSUM
 from applier.errors import IncompatibleSchema, RegistryError
 from applier.sink.evolve.column_mapping import lineage

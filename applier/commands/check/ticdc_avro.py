@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from applier.changefeed.table import Column, ColumnType, TableName
-from applier.decode.avro.sanitised import sanitised
+from applier.decode.avro.namesakes import sanitised
 from applier.decode.avro.schema import BEFORE
 from applier.decode.registry.wire_format import AvroSchema
 from applier.errors import IncompatibleSchema

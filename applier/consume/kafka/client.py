@@ -18,10 +18,10 @@ from applier.changefeed.message import Messages, TopicPartition
 from applier.changefeed.window import OffsetRange, Window
 from applier.consume.kafka import java
 from applier.consume.kafka.forward_consumer import ForwardConsumer
-from applier.consume.kafka.record_by_record import MOST_BYTES, is_out_of_memory, read_one_by_one
 from applier.consume.kafka.records import KafkaRecords, RecordFile
 from applier.consume.window_size import NO_LIMIT, WindowTooLargeError
 from applier.runtime.logs import logger
+from applier.runtime.permanent_errors import chain_of
 
 _POLL_MS = 1_000
 SILENT_SECONDS = 60.0
@@ -29,6 +29,13 @@ SILENT_SECONDS = 60.0
 
 _MOST_BYTES = 2**28
 """Bytes of values that become one array at the most: Arrow's places in it have 31 bits."""
+
+
+_MOST_ALONE = 1_000
+"""Records to read one at a time before the usual consumer goes on: what follows a large one may well fit again."""
+
+_ALONE_BYTES = 16 * 2**20
+"""Bytes to read so, of all partitions: what is read before a chunk is handed on must fit into one array."""
 
 
 class KafkaSilentError(Exception):
@@ -163,6 +170,9 @@ class KafkaClient:
     ) -> dict[TopicPartition, int]:
         """Take what the next poll brings; one record at a time where all of it does not fit into memory.
 
+        Kafka shows the size of a message only after it has decompressed it, so nothing warns of one of 36 KB that
+        becomes 700 MB.
+
         Returns the next offsets of the partitions that it read.
         """
         try:
@@ -173,7 +183,7 @@ class KafkaClient:
         logger().warning("messages do not fit into memory together", partitions=[str(place) for place in sorted(left)])
         # What it fetched is lost with it, and no position of its is certain.
         self._consumer.close()
-        before, most = dict(self._at), records.bytes + MOST_BYTES
+        before, most = dict(self._at), records.bytes + _ALONE_BYTES
         for place, java_place in left.items():
             if records.bytes < most:
                 self._at[place] = self._read_alone(place, java_place, window.ranges[place].end, records, most)
@@ -187,7 +197,7 @@ class KafkaClient:
             consumer.assign(java.listed(self.jvm, [java_place]))
             consumer.seek(java_place, self._at[place])
             span = OffsetRange(self._at[place], end)
-            return read_one_by_one(consumer, place, _POLL_MS, span, records, most)
+            return read_one_by_one(consumer, place, span, records, most)
         finally:
             consumer.close(java.duration(self.jvm, java.CLOSE_MS))
 
@@ -215,6 +225,33 @@ class KafkaClient:
 
 
 def _joined(first: Messages, then: Messages) -> Messages:
-    """Messages of both."""
     places = sorted({*first, *then})
     return {place: pa.concat_tables([part[place] for part in (first, then) if place in part]) for place in places}
+
+
+def is_out_of_memory(error: Exception) -> bool:
+    """Whether a call failed because the heap of the JVM, or one array, cannot hold what it makes."""
+    return any(cause.kind == "OutOfMemoryError" for cause in chain_of(error))
+
+
+def read_one_by_one(consumer: Any, place: TopicPartition, span: OffsetRange, records: KafkaRecords, most: int) -> int:
+    """Read a span of offsets, up to the record that does not fit alone, which counts as unreadable; returns the next.
+
+    The consumer is one of this partition alone, with `max.poll.records` = 1, at the start of the span. No other
+    record is read once `records` has `most` bytes.
+    """
+    at = span.start
+    for _ in range(_MOST_ALONE):
+        if at >= span.end or records.bytes >= most:
+            break
+        try:
+            came = records.poll(consumer, _POLL_MS)
+        except Exception as error:
+            if not is_out_of_memory(error):
+                raise
+            records.add_unreadable(place, at)
+            return at + 1
+        if not came:
+            break
+        at = came[place]
+    return at

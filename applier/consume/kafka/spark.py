@@ -25,13 +25,9 @@ _LEAST_POLLS = 8
 def topic_blocks(
     spark: SparkSession, windows: Sequence[Window], options: Mapping[str, str], at_once: int
 ) -> RDD[bytes]:
-    """Blocks of messages, which `in_blocks` reads; a task reads each window, by Kafka's own client.
+    """Blocks of messages, which `in_blocks` reads; a task reads each window, none of which is empty.
 
-    Args:
-        spark: The session.
-        windows: What the tasks read; none is empty.
-        options: Options of Kafka's clients.
-        at_once: Messages of a task at the most, as large as those that were read before.
+    The options are those of Kafka's clients. A task reads `at_once` messages at the most, as large as those before.
     """
     context = spark.sparkContext
     jvm: Any = context._jvm  # noqa: SLF001 - the one way to Kafka's clients

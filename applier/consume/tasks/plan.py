@@ -20,11 +20,8 @@ _LEAST = 20_000
 def readings(window: Window, at_once: int, slots: int, whole: Collection[str]) -> list[Window]:
     """What each task reads of a window; several that read one partition follow each other.
 
-    Args:
-        window: The window.
-        at_once: Messages of a task at the most.
-        slots: Tasks that run at once.
-        whole: Topics whose partitions must not be parted.
+    A task reads `at_once` messages at the most; `slots` of them run at once. Partitions of topics that are read `whole`
+    must not be parted.
     """
     most = max(1, min(at_once, max(_LEAST, -(-window.messages // slots))))
     spans = sorted((place, span) for place, span in window.ranges.items() if len(span))

@@ -23,8 +23,8 @@ from pyspark.serializers import NoOpSerializer
 from pyspark.sql import SparkSession
 
 from applier.changefeed.message import PartitionMessages
+from applier.consume.kafka.client import is_out_of_memory
 from applier.consume.kafka.java import named
-from applier.consume.kafka.record_by_record import is_out_of_memory
 from applier.consume.source import Blocks, KeepingPass, PieceId, R, StageWork
 from applier.consume.workers.transport import outcome, settled
 from applier.errors import TransientError
@@ -58,9 +58,7 @@ class TasksFullError(Exception):
 class TaskRows:
     """Runs row passes in Spark's tasks, and has the rows that those of the last one keep.
 
-    Args:
-        spark: The session.
-        reading: Turns errors of Spark into those of `Source`: to make lost rows again is to read them.
+    To make lost rows again is to read them: so `Source.reading` turns errors of Spark into those of a source.
     """
 
     def __init__(self, spark: SparkSession, reading: Callable[[], AbstractContextManager[None]]) -> None:
@@ -126,7 +124,8 @@ class TaskRows:
             moved = near.mapPartitionsToPair(wanted).partitionBy(wanted)
             # Java's own serialization holds the last hundred objects of each stream, and there is one for each target:
             # all rows that a task hands on would be in its memory.
-            moved.rdd().setSerializer(self._kryo())
+            kryo = named(self._context._jvm, "org.apache.spark.serializer.KryoSerializer")  # noqa: SLF001 - as above
+            moved.rdd().setSerializer(kryo(self._context._jsc.sc().conf()))  # noqa: SLF001 - as above
             return dict(self._bytes(moved.values()).mapPartitionsWithIndex(partial(_staged, work)).collect())
 
     def collect(self) -> dict[PieceId, pa.Buffer]:
@@ -147,10 +146,6 @@ class TaskRows:
         if kept is not None:
             with suppress(Py4JError):  # Where the JVM is gone, they are.
                 kept.unpersist()
-
-    def _kryo(self) -> Any:
-        made = named(self._context._jvm, "org.apache.spark.serializer.KryoSerializer")  # noqa: SLF001 - as above
-        return made(self._context._jsc.sc().conf())  # noqa: SLF001 - as above
 
     def _java(self, name: str) -> Any:
         return named(self._context._jvm, f"applier.{name}")  # noqa: SLF001 - as above

@@ -2,8 +2,8 @@
 
 It ends when its input does, so it never outlives the process that started it by more than the messages at hand.
 
-Of each job it reads the pickled job and an Arrow stream of messages. It answers `DONE` and an Arrow stream of `CELLS`,
-or `FAILED` and a traceback, after which it ends.
+Of each job it reads the pickled job and an Arrow stream of messages. It answers `DONE` and the outcome, or `FAILED`
+and a traceback, after which it ends.
 """
 
 from __future__ import annotations
@@ -14,12 +14,14 @@ import sys
 import traceback
 from collections.abc import Iterator
 from io import BufferedReader, BufferedWriter
+from itertools import chain
 from typing import Any
 
 import pyarrow as pa
 
+from applier.changefeed.message import in_rows
 from applier.consume.source import RowPass
-from applier.consume.workers.transport import CELLS, packed
+from applier.consume.workers.transport import outcome, pickled, write
 
 DONE = b"+"
 FAILED = b"-"
@@ -47,7 +49,7 @@ def serve(job: RowPass[Any], requests: BufferedReader, answers: BufferedWriter) 
     """
     messages = _messages(requests)
     try:
-        found = list(packed(job, messages))
+        found = pickled(outcome(job, chain.from_iterable(map(in_rows, messages))))
     except Exception:  # noqa: BLE001 - any error is reported
         answers.write(FAILED + traceback.format_exc().encode())
         answers.flush()
@@ -55,9 +57,7 @@ def serve(job: RowPass[Any], requests: BufferedReader, answers: BufferedWriter) 
     for _ in messages:
         pass  # A job may end before its messages do; the next one begins behind them.
     answers.write(DONE)
-    with pa.ipc.new_stream(answers, CELLS) as writer:
-        while found:
-            writer.write_batch(found.pop(0))
+    write(found, answers)
     answers.flush()
     pa.default_memory_pool().release_unused()  # The next window may be far, and the driver is about to write this one.
 

@@ -1,16 +1,16 @@
-"""Carries the outcomes of jobs from one process to another, as Arrow batches; within a process they are objects."""
+"""Carries the outcomes of jobs from one process to another; within a process they are objects."""
 
 from __future__ import annotations
 
 import copyreg
 import pickle
-from collections.abc import Callable, Iterable, Iterator
-from itertools import chain, islice, pairwise
-from typing import Any, TypeAlias, cast
+from collections.abc import Callable, Iterable
+from io import BufferedIOBase
+from typing import Any, BinaryIO, TypeAlias, cast
 
 import pyarrow as pa
 
-from applier.changefeed.message import PartitionMessages, in_rows
+from applier.changefeed.message import PartitionMessages
 from applier.consume.source import R, RowPass
 from applier.consume.window_size import WindowTooLargeError
 from applier.errors import ApplierError, TransientError
@@ -18,12 +18,6 @@ from applier.runtime.outages import system_of
 
 Outcome: TypeAlias = R | ApplierError | WindowTooLargeError
 """What a job returned, or the error that its caller acts on or shows: in a traceback of Spark it would be lost."""
-
-CELLS = pa.schema([("tables", pa.int32()), ("cell", pa.binary())])  # type: ignore[arg-type]  # the stubs know one type
-"""An outcome: the pickled object with the number of its tables, then each of them as an Arrow IPC stream."""
-
-_ALIGNED = 64
-"""Bytes that Arrow's columns are aligned to."""
 
 
 def outcome(job: RowPass[R], messages: Iterable[PartitionMessages]) -> Outcome[R]:
@@ -54,22 +48,35 @@ def settled(outcomes: Iterable[Outcome[R]]) -> list[R]:
     return cast("list[R]", found)
 
 
-def packed(job: RowPass[R], batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Run a job over batches of `MESSAGE_SCHEMA`, and yield its outcome as batches of `CELLS`."""
-    messages = chain.from_iterable(map(in_rows, batches))
+def pickled(found: Outcome[Any]) -> list[bytes | pickle.PickleBuffer]:
+    """An outcome as the object, then each of its tables as an Arrow IPC stream."""
     streams: list[pickle.PickleBuffer] = []
-    head = pickle.dumps(outcome(job, messages), 5, buffer_callback=streams.append)
-    yield _cell(head, len(streams))
-    while streams:
-        yield _cell(streams.pop(0), 0)
+    return [pickle.dumps(found, 5, buffer_callback=streams.append), *streams]
 
 
-def unpacked(cells: pa.Table) -> Iterator[Outcome[Any]]:
-    """The outcomes that rows of `CELLS` hold."""
-    rows = zip(cells["tables"].to_pylist(), data(cells["cell"]), strict=True)
-    for count, head in rows:
-        # Tasks run the code of this process with its rights.
-        yield pickle.loads(head, buffers=[stream for _, stream in islice(rows, count)])  # noqa: S301
+def write(parts: list[bytes | pickle.PickleBuffer], file: BinaryIO) -> None:
+    """Write what is `pickled`, and let each part go: there may be much of it."""
+    pickle.dump([memoryview(part).nbytes for part in parts], file)
+    while parts:
+        file.write(parts.pop(0))
+
+
+def read(file: BufferedIOBase) -> Outcome[Any]:
+    """The outcome that another process wrote.
+
+    Raises:
+        EOFError, pickle.UnpicklingError: It is cut short.
+    """
+    # What was written by a process that this one started is as good as its code.
+    head, *streams = [_read(file, size) for size in pickle.load(file)]  # noqa: S301
+    return cast("Outcome[Any]", pickle.loads(head, buffers=streams))  # noqa: S301
+
+
+def _read(file: BufferedIOBase, size: int) -> pa.Buffer:
+    found = pa.allocate_buffer(size)  # Aligned as Arrow's columns are.
+    if file.readinto(memoryview(found)) < size:
+        raise EOFError
+    return found
 
 
 def _reduced(table: pa.Table) -> tuple[Callable[[pa.Buffer], pa.Table], tuple[pickle.PickleBuffer]]:
@@ -85,21 +92,3 @@ def _table(stream: pa.Buffer) -> pa.Table:
 
 # pyarrow alone would pickle the whole column of a slice, and each array separately.
 copyreg.pickle(pa.Table, _reduced)
-
-
-def _cell(content: bytes | pickle.PickleBuffer, tables: int) -> pa.RecordBatch:
-    # There may be much of it, and `pa.array` would copy it.
-    data = pa.py_buffer(content)
-    cell = pa.Array.from_buffers(pa.binary(), 1, [None, pa.array([0, data.size], pa.int32()).buffers()[1], data])
-    return pa.record_batch([pa.array([tables], pa.int32()), cell], schema=CELLS)
-
-
-def data(column: pa.ChunkedArray[pa.BinaryScalar]) -> Iterator[pa.Buffer]:
-    """Each cell where it is, as there may be much of it; or a copy where no column could be read in place."""
-    # Spark may be set to give types of other sizes.
-    for chunk in filter(len, column.cast(pa.binary()).chunks):
-        _, places, data = cast("list[pa.Buffer]", chunk.buffers())
-        ends = pa.Array.from_buffers(pa.int32(), len(chunk) + 1, [None, places], offset=chunk.offset)
-        for start, end in pairwise(cast("list[int]", ends.to_pylist())):
-            cell = data.slice(start, end - start)
-            yield cell if cell.address % _ALIGNED == 0 else pa.py_buffer(cell.to_pybytes())

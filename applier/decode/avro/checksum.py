@@ -6,12 +6,13 @@ number of a bit. They are put back before the comparison. TiCDC sorts the fields
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any
 
 from applier.changefeed.event import Image, Op, RowChange
 from applier.changefeed.table import ColumnType, TableVersion
+from applier.decode.avro.schema import CHECKSUM, CHECKSUM_VERSION, CORRUPTED
 from applier.decode.simple.json_form import Checksum
 from applier.decode.values.checksum import RowChecksums
 from applier.decode.values.dates import ZonedText
@@ -35,17 +36,16 @@ class AvroChecksums:
         place = (*version.name, version.version)
         self._numbers[place] = {name: number for name, number in numbers.items() if number is not None}
 
-    def verify(
-        self, version: TableVersion, commit_ts: int, image: Image, text: str, *, kind: int, is_corrupted: bool
-    ) -> None:
-        """Compare the new image of a row with its checksum.
+    def verify(self, version: TableVersion, commit_ts: int, image: Image, extension: Mapping[str, Any]) -> None:
+        """Compare the new image of a row with the checksum in its extension fields, if there is one.
 
-        The text is `_tidb_row_level_checksum`, a decimal number of 32 bits, empty for none; the kind is
-        `_tidb_checksum_version`. `_tidb_corrupted` means that TiCDC itself saw that the row differs.
+        `_tidb_row_level_checksum` is a decimal number of 32 bits, empty for none. `_tidb_corrupted` means that TiCDC
+        itself saw that the row differs.
 
         Raises:
             DecodeError: The row is damaged.
         """
+        text, is_corrupted = extension.get(CHECKSUM, ""), extension.get(CORRUPTED, False)
         if not text and not is_corrupted:
             return
         if text and not (text.isascii() and text.isdigit()):
@@ -56,7 +56,7 @@ class AvroChecksums:
             if bare.get(name) is not None:
                 bare[name] = number(bare[name])
         change = RowChange(version.name, version.version, commit_ts, Op.UPDATE, None, bare)
-        self._checksums.verify(change, Checksum(kind, is_corrupted, int(text or 0)))
+        self._checksums.verify(change, Checksum(extension.get(CHECKSUM_VERSION, 0), is_corrupted, int(text or 0)))
 
     def _number(self, column: ColumnType) -> _Number | None:
         if column.name == "enum":

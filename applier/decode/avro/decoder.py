@@ -17,32 +17,31 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import msgspec
+import numpy as np
 
 from applier.changefeed.event import Event, Image, Op, Resolved, RowChange, SchemaChange
 from applier.changefeed.table import TableName, TableVersion, fingerprint
 from applier.decode.avro.checksum import AvroChecksums
-from applier.decode.avro.columns import head, rows_reader
 from applier.decode.avro.names import OriginalNames
 from applier.decode.avro.namesakes import Shown
 from applier.decode.avro.schema import (
     BEFORE,
     CHECKSUM,
-    CHECKSUM_VERSION,
     COMMIT_TS,
-    CORRUPTED,
     OP,
     RecordSchema,
     record_schema,
 )
 from applier.decode.avro.whole_rows import WholeRows, refused
-from applier.decode.columnar.avro_columns import Head, schema_id
+from applier.decode.columnar.avro_columns import AvroRows, Found, Head, RowPlan, avro_types, column_plan, schema_id
+from applier.decode.columnar.avro_reader import Datums, Numbers, Records, Texts
 from applier.decode.columnar.groups import GroupedReader, Reader
 from applier.decode.decoder import WireForm
 from applier.decode.json_messages import MALFORMED, Tso
 from applier.decode.options import DecoderOptions
 from applier.decode.registry.client import SchemaRegistry
 from applier.decode.registry.subjects import Subjects, SubjectSource
-from applier.decode.registry.wire_format import ConfluentReader, SchemaSource
+from applier.decode.registry.wire_format import HEADER_BYTES, ConfluentReader, SchemaSource, WriterSchema
 from applier.decode.row_schemas import Announcer
 from applier.errors import DecodeError, IncompleteRow
 from applier.runtime.decimals import of_unscaled
@@ -122,7 +121,7 @@ class AvroDecoder:
         self.wire = WireForm(binary="bytes", members="label", zone=zone)
         self._reader = ConfluentReader(registry)
         self._subject_source = subjects
-        self.bulk = GroupedReader(head, self._row_reader)
+        self.bulk = GroupedReader(_head, self._row_reader)
         self.restart()
 
     def restart(self) -> None:
@@ -229,13 +228,8 @@ class AvroDecoder:
         if layout.lacking and change.op is not Op.DELETE:
             raise refused(layout.version.name, layout.lacking)
         if CHECKSUM in extension and change.after is not None:
-            self._verify(layout, change.commit_ts, change.after, extension)
+            self._checksums.verify(layout.version, change.commit_ts, change.after, extension)
         return self._announcer.events(layout.version, layout.text_decimals, change)
-
-    def _verify(self, layout: _Layout, commit_ts: int, image: Image, extension: dict[str, Any]) -> None:
-        kind, is_corrupted = extension.get(CHECKSUM_VERSION, 0), extension.get(CORRUPTED, False)
-        text = extension[CHECKSUM]
-        self._checksums.verify(layout.version, commit_ts, image, text, kind=kind, is_corrupted=is_corrupted)
 
     def _delete(self, key: bytes | None, commit_ts: int) -> Sequence[Event]:
         layout = None
@@ -259,7 +253,7 @@ class AvroDecoder:
         layout = self._layouts.get((key_id, value_id))
         if layout is None or layout.lacking or not self._announcer.knows(layout.version):
             return None
-        return rows_reader(layout.version, layout.record, layout.renamed, self._reader.writer(value_id or key_id))
+        return _rows_reader(layout.version, layout.record, layout.renamed, self._reader.writer(value_id or key_id))
 
     def _record(self, number: int) -> RecordSchema:
         return record_schema(number, self._reader.writer(number).schema)
@@ -330,3 +324,52 @@ def _schema_change(value: bytes) -> SchemaChange:
     except MALFORMED as error:
         raise DecodeError("It begins with the mark of a DDL, but what follows is none.") from error
     return SchemaChange(ddl.commit_ts, ddl.query, ddl.schema, table=ddl.table)
+
+
+def _head(key: bytes | None, value: bytes | None) -> Head | None:
+    """What a message begins with; the value of a delete, which says no more than its commit ts, counts as empty."""
+    if value is None or (len(value) == _MARKER_BYTES and value[0] == _DELETE):
+        return (key[:HEADER_BYTES], b"") if key else None
+    return ((key or b"")[:HEADER_BYTES], value[:HEADER_BYTES]) if value[:1] == b"\0" else None
+
+
+def _rows_reader(
+    version: TableVersion, record: RecordSchema, renamed: Mapping[str, str | None] | None, writer: WriterSchema
+) -> AvroRows | None:
+    """A reader of the rows of one pair of schemas; None if they must be read one by one.
+
+    The record is what `writer` says: the schema of the rows, of deletes that of their keys. `renamed` has the upstream
+    name of each column, None to leave it out; it is None altogether where all names stay.
+    """
+    if writer.read_many is None or record.text_decimals or CHECKSUM in record.extension:
+        return None
+    types = avro_types(writer.schema)
+    names = renamed or {column.name: column.name for column in record.columns}
+    kept = [(written, name) for written, name in names.items() if name is not None]
+    kinds = {column.name: column.type for column in version.columns}
+    try:
+        columns = tuple(column_plan(written, name, types[written], kinds[name]) for written, name in kept)
+    except KeyError:
+        return None
+    plan = RowPlan(version, version.version, columns)
+    if not plan.is_reducible:
+        return None
+    read = writer.read_many
+    if version.keys_only:
+        return AvroRows(plan, lambda datums, values: _deletes(read(datums), datums, values), in_keys=True)
+    insert = Op.INSERT if record.op_has_default else Op.UPSERT  # Else nothing shows that a row is new.
+    return AvroRows(plan, lambda datums, _: _rows(read(datums), datums, insert))
+
+
+def _deletes(image: Records, datums: Datums, values: Sequence[bytes | None]) -> Found:
+    stamps = np.array([int.from_bytes((value or b"")[1:], "big", signed=True) for value in values], np.int64)
+    return Found(stamps, datums.is_done(), [(Op.DELETE, True, image)])
+
+
+def _rows(row: Records, datums: Datums, insert: Op) -> Found:
+    none, kinds, ts = np.zeros(len(datums.at), np.int64), row.fields.get(OP), row.fields.get(COMMIT_TS)
+    letters = none + ord("c")  # A row may be new where the schema has no kind.
+    if isinstance(kinds, Texts):
+        letters = np.where(kinds.sizes == 1, kinds.data[kinds.starts], 0).astype(np.int64)
+    images = [(op, letters == ord(sign), row) for sign, op in (("c", insert), ("u", Op.UPDATE), ("d", Op.DELETE))]
+    return Found(ts.values if isinstance(ts, Numbers) else none, datums.is_done(), images, row.fields.get(BEFORE))

@@ -12,8 +12,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import TypeAlias
 
 from applier.changefeed.table import TableName, TableVersion
-from applier.decode.avro.namesakes import Namesake, Shown
-from applier.decode.avro.sanitised import sanitised, sanitised_table
+from applier.decode.avro.namesakes import Namesake, Shown, sanitised, sanitised_table
 from applier.errors import AmbiguousName, DecodeError
 
 _Typed: TypeAlias = Mapping[TableName, Sequence[TableVersion | None]]
@@ -131,7 +130,9 @@ class OriginalNames:
     def _column(self, table: TableName, name: str, now: Mapping[str, set[tuple[str, bool]]]) -> str | None:
         found = now.get(name) or self._columns.get((table, name)) or {(name, False)}
         if len(found) > 1:
-            raise DecodeError(_ambiguous(f"Field {name} of {table}", (column for column, _ in found)), _HINT, [table])
+            originals = ", ".join(sorted(column for column, _ in found))
+            what = f"Field {name} of {table} may stand for each of {originals}: Avro gives them one name."
+            raise DecodeError(what, _HINT, [table])
         column, is_virtual = next(iter(found))
         return None if is_virtual else column
 
@@ -152,7 +153,3 @@ def _by_sanitised(version: TableVersion | None) -> dict[str, set[tuple[str, bool
     for column in version.columns if version else ():
         found[sanitised(column.name)].add((column.name, column.generated == "virtual"))
     return dict(found)
-
-
-def _ambiguous(what: str, originals: Iterable[str]) -> str:
-    return f"{what} may stand for each of {', '.join(sorted(originals))}: Avro gives them one name."

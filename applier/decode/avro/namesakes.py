@@ -18,8 +18,10 @@ from applier.changefeed.table import TableName
 from applier.ddl.actions import Action, RenameTable, effect, touches
 from applier.ddl.parser import parse
 from applier.ddl.statement_head import head
-from applier.decode.avro.sanitised import sanitised_table
 from applier.errors import SchemaChangeRefused
+
+_FORBIDDEN = re.compile(r"[^A-Za-z0-9_]")
+"""Characters that Avro allows in no name: TiCDC writes `_` for each."""
 
 FOREVER = ((0, True),)
 """The changes of a table that no DDL made or removed."""
@@ -27,6 +29,17 @@ FOREVER = ((0, True),)
 
 _WORD = r"`(?:[^`]|``)+`|[^\s`.,;()'\"=]+"
 _NAME = re.compile(rf"(?:({_WORD})\s*\.\s*)?({_WORD})")
+
+
+def sanitised(name: str) -> str:
+    """A name as TiCDC writes it: one `_` for each character that Avro forbids, one more before a leading digit."""
+    clean = _FORBIDDEN.sub("_", name)
+    return f"_{clean}" if clean[:1].isdigit() else clean
+
+
+def sanitised_table(name: TableName) -> TableName:
+    """The same for the name of a table."""
+    return TableName(sanitised(name.database), sanitised(name.table))
 
 
 class Namesake(NamedTuple):
@@ -150,14 +163,7 @@ class Lives:
     def shown(
         self, topics: Mapping[TableName, str], tables: Iterable[TableName], *, settled: int, has_watermarks: bool
     ) -> Shown:
-        """What a row pass needs to know.
-
-        Args:
-            topics: The topics of tables, as rows show them.
-            tables: Tables as they are spelt.
-            settled: See `Shown`.
-            has_watermarks: See `Shown`.
-        """
+        """What a row pass needs to know: rows show the topics of tables, which are given as they are spelt."""
         spelt, homes = dict(self._names), {name: {topic} for name, topic in topics.items() if topic}
         spelt |= {name: name for name in tables}
         alike: dict[TableName, list[Namesake]] = defaultdict(list)

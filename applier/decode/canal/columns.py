@@ -21,7 +21,6 @@ from applier.decode.row_schemas import Description
 TYPE_MARK = b',"type":"'
 """What stands before the type of a message. Database, table and key columns come before it."""
 
-_KINDS = {Op.INSERT: "INSERT", Op.UPDATE: "UPDATE", Op.DELETE: "DELETE"}
 _One = msgspec.Meta(min_length=1, max_length=1)
 _Parse: TypeAlias = Callable[[bytes], Any]
 
@@ -56,14 +55,14 @@ def row_reader(
         return None
     version = replace(description.version, version=number)
     try:
-        whole, typeless = _row_message(_KINDS[op], [(name, types[name]) for name in names], version.key)
+        whole, typeless = _row_message(op.name, [(name, types[name]) for name in names], version.key)
     except ValueError:  # a column with a name that msgspec does not take
         return None
     return JsonRows(
         version,
         op,
         tuple(JsonColumn(name, pa.string()) for name in names),
-        _shortened(sample, _KINDS[op], whole, typeless),
+        _shortened(sample, op.name, whole, typeless),
         attrgetter("extension.commit_ts"),
         lambda message: message.data[0],
         (lambda message: message.old[0]) if op is Op.UPDATE else None,

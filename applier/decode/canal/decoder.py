@@ -145,7 +145,7 @@ class CanalJsonDecoder:
         if old is not None and len(old) != len(row):
             # A column that `old` lacks did not change; one that is null in it was NULL.
             before = {**row, **old}
-        events.append(RowChange(description.name, description.number or 0, commit_ts, op, before, after))
+        events.append(RowChange(description.version.name, description.number or 0, commit_ts, op, before, after))
         return events
 
     def _whole(self, envelope: CanalEnvelope, extension: Extension, op: Op) -> CanalEnvelope:

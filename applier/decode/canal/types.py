@@ -10,13 +10,13 @@ import re
 from functools import lru_cache
 
 from applier.changefeed.table import ColumnType
+from applier.decode.row_schemas import SIGNED
 
 _TYPE = re.compile(r"\s*([A-Za-z]+)\s*(?:\((.*)\))?\s*((?:unsigned|zerofill|signed|\s)*)", re.DOTALL | re.IGNORECASE)
 _MEMBER = re.compile(r"'((?:[^']|'')*)'")
 _ESCAPE = re.compile(r"''|\\[0nr]")
 _PLAIN = {"''": "'", r"\0": "\0", r"\n": "\n", r"\r": "\r"}
 _SECONDS = frozenset({"time", "datetime", "timestamp"})
-_UNSIGNED = frozenset({"tinyint", "smallint", "mediumint", "int", "bigint", "float", "double", "decimal"})
 
 
 @lru_cache(maxsize=4096)
@@ -29,7 +29,7 @@ def column_type(text: str) -> ColumnType:
     if name in ("enum", "set"):
         return ColumnType(name, elements=_members(match[2] or ""))
     numbers = [int(number) for number in re.findall(r"[0-9]{1,5}", match[2] or "")]
-    unsigned = name in _UNSIGNED and "unsigned" in match[3].lower()
+    unsigned = name in SIGNED and "unsigned" in match[3].lower()
     if name in _SECONDS:
         return ColumnType(name, scale=numbers[0] if numbers else None)
     if name == "decimal" and numbers:

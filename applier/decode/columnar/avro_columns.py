@@ -196,7 +196,6 @@ class AvroRows:
 
 
 def _parts(array: Any) -> list[Any]:
-    """What Arrow compares."""
     return list(array.flatten()) if pa.types.is_struct(array.type) else [array]
 
 

@@ -191,7 +191,6 @@ def _union(branches: list[Read]) -> Read:
 
 
 def _scattered(values: Numbers | Texts | Records, rows: Ints, count: int) -> Values:
-    """The values of some datums among all of them."""
     if isinstance(values, Records):
         return Records(values.fields, rows)
     present = np.zeros(count, np.bool_)

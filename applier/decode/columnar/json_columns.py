@@ -22,7 +22,7 @@ from applier.changefeed.row_block import ColumnBlock, Ints
 from applier.changefeed.table import TableVersion
 from applier.decode.json_messages import MALFORMED
 from applier.decode.row_schemas import has_scale
-from applier.decode.values.dates import ZONED
+from applier.decode.values.dates import ZONED, zoned
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,9 +49,7 @@ class JsonColumn:
             read = self.reader
             values = [None if value is None else read(value) for value in values]
         if self.kind == ZONED:
-            pairs = [(None, None) if value is None else (value.location, value.value) for value in values]
-            locations, clocks = (pa.array(part, pa.string()) for part in zip(*pairs, strict=True))
-            return pa.StructArray.from_arrays([locations, clocks], fields=list(ZONED), mask=locations.is_null())
+            return zoned(values)
         return pa.array(values, self.kind)
 
 

@@ -10,13 +10,11 @@ import msgspec
 
 from applier.changefeed.event import SchemaChange
 from applier.changefeed.table import Column, ColumnType, Index, TableName, TableVersion
+from applier.decode.row_schemas import HIDDEN
 from applier.errors import DecodeError
 
 _IDENTIFIER = re.compile(r'"((?:[^"]|"(?!,|\.|$))*)"')
 _FRACTIONAL = frozenset({"datetime", "timestamp", "time"})
-_HIDDEN = "_V$_"
-"""Columns that TiDB makes for expression indexes begin so; no row has them."""
-
 _UNTYPED = "unspecified"
 """Type of the columns of a view."""
 
@@ -74,7 +72,7 @@ def table_version(name: TableName, commit_ts: int, change: TableChange) -> Table
         return None
     if not MIN_COMMIT_TS <= commit_ts <= MAX_COMMIT_TS:
         raise DecodeError(f"Its commit ts {commit_ts} is no TSO.")
-    columns = [column for column in table.columns if not column.name.startswith(_HIDDEN)]
+    columns = [column for column in table.columns if not column.name.startswith(HIDDEN)]
     if any(column.type_name.lower() == _UNTYPED for column in columns):
         return None
     # TiCDC lists the columns of a NOT NULL unique index here where the table has no primary key.

@@ -106,7 +106,7 @@ class DebeziumDecoder:
         self._large = LargeMessages(options, lambda data: data[:1] == b"{")
         self._configured_keys = {fold(name): key for name, key in options.keys.items()}
         self._declared: Bounded[bytes, tuple[ConnectField, ...]] = Bounded()
-        self._layouts: Bounded[tuple[TableName, tuple[str, ...]], tuple[bytes, Layout]] = Bounded()
+        self._layouts: Bounded[tuple[TableName, tuple[str, ...]], tuple[bytes, frozenset[str], Layout]] = Bounded()
         self._untyped: Bounded[tuple[TableName, int, tuple[str, ...]], Layout] = Bounded()
         self.bulk = GroupedReader(MessageHeads(), self._row_reader)
         self.restart()
@@ -183,13 +183,13 @@ class DebeziumDecoder:
     def _declared_layout(self, name: TableName, schema: bytes, key: tuple[str, ...], image: Image) -> Layout:
         # Comparing the schema with the last one of the table is ten times cheaper than hashing its kilobytes.
         known = self._layouts.get((name, key))
-        if known is not None and known[0] == schema and known[1].names == image.keys():
-            return known[1]
+        if known is not None and known[0] == schema and known[1] == image.keys():
+            return known[2]
         fields = self._declared.get(schema)
         if fields is None:
             fields = self._declared[schema] = _fields(schema)
         layout = declared_layout(name, fields, key, image.keys())
-        self._layouts[name, key] = (schema, layout)
+        self._layouts[name, key] = (schema, frozenset(image), layout)
         return layout
 
     def _row_reader(self, head: Head, key: bytes | None, value: bytes | None) -> RowReader | None:
@@ -210,8 +210,7 @@ def described_layout(described: TableVersion, key: tuple[str, ...]) -> Layout:
     if key and set(key) != set(described.key):
         version = own_version(TableVersion(described.name, 0, described.columns, handle_key=key))
     readers = {column.name: _untyped_reader(column.type.name, column.type.scale) for column in described.columns}
-    names = frozenset(column.name for column in described.columns)
-    return Layout(version, names, {column: reader for column, reader in readers.items() if reader is not None})
+    return Layout(version, {column: reader for column, reader in readers.items() if reader is not None})
 
 
 def _untyped_reader(name: str, scale: int | None) -> Reader | None:
@@ -241,7 +240,6 @@ def _split(value: bytes) -> tuple[_Payload, bytes]:
 
 
 def _fields(schema: bytes) -> tuple[ConnectField, ...]:
-    """Declared fields of a row, from the schema of its message."""
     envelope = _read(_DECLARED, schema, "Its schema is none of Kafka Connect")
     row = next((node for node in envelope.fields if node.field in ("after", "before")), None)
     if row is None:

@@ -28,14 +28,12 @@ class Layout:
 
     Attributes:
         version: What they refer to.
-        names: Columns that they hold.
         readers: For columns whose values need one.
         text_decimals: Columns of decimals that come as text.
         renamed: Upstream name of each field in Avro; None where all are the same.
     """
 
     version: TableVersion
-    names: frozenset[str]
     readers: dict[str, Reader]
     text_decimals: tuple[str, ...] = ()
     renamed: dict[str, str] | None = None
@@ -65,7 +63,6 @@ def declared_layout(
         raise DecodeError(f"Its schema declares something that TiCDC does not write: {error}.") from None
     return Layout(
         version=own_version(TableVersion(name, 0, columns, handle_key=key)),
-        names=frozenset(names),
         readers={column: reader for column, reader in readers.items() if reader is not None},
         text_decimals=tuple(field.name for field in held if field.is_text_decimal),
     )

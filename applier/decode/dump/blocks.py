@@ -14,12 +14,7 @@ BLOCK_BYTES = 4 << 20
 
 
 def blocks(stream: Any, file: File, form: CsvForm) -> Iterator[bytes]:
-    """Whole rows of a CSV or SQL file, without the header.
-
-    Args:
-        stream: Its bytes, from `file.start` on.
-        file: The file.
-        form: How its rows are written.
+    """Whole rows of a CSV or SQL file, without the header; the stream begins at `file.start`.
 
     Raises:
         ValueError: It ends within a row.
@@ -51,11 +46,6 @@ def parts(file: File, form: CsvForm, size: int) -> tuple[File, ...]:
 
     Only where each end of a line ends a row can a part begin in the middle of a file: neither in what is compressed nor
     where text may hold ends of lines.
-
-    Args:
-        file: The file.
-        form: How its rows are written.
-        size: Bytes of a part.
     """
     if file.kind == "parquet" or file.packed or not form.escapes or file.size <= size:
         return (file,)

@@ -23,10 +23,9 @@ from applier.config.upstream import CsvSection
 from applier.decode.dump.blocks import end_of_rows, without_head
 from applier.decode.dump.csv_form import CsvForm, look_encoded
 from applier.decode.dump.export import Export, File
-from applier.decode.dump.file_columns import HEADER_BYTES, columns_in
+from applier.decode.dump.file_columns import columns_in
 from applier.decode.dump.part_reader import rows_of
 from applier.decode.dump.sql_rows import form_of_sql
-from applier.decode.dump.stream import beginning
 from applier.decode.dump.typed_rows import BYTES, TEXTS
 from applier.errors import ConfigError
 
@@ -61,8 +60,6 @@ _WAY = (
 
 
 class _Sample(NamedTuple):
-    """The beginning of a file of some table."""
-
     file: File
     version: TableVersion
     data: bytes
@@ -105,10 +102,6 @@ class _Sample(NamedTuple):
 
 def form_of(export: Export, section: CsvSection) -> CsvForm:
     """How the CSV and SQL files of an export are written.
-
-    Args:
-        export: The export.
-        section: Options of `[upstream.csv]`.
 
     Raises:
         ConfigError: Files and form do not fit, or files can be read in two ways.
@@ -156,7 +149,7 @@ def _samples(export: Export) -> Iterator[_Sample]:
 
 def _beginning(export: Export, file: File) -> bytes:
     try:
-        return beginning(export.address, file, HEADER_BYTES)
+        return file.beginning(export.address)
     except (ValueError, OSError) as error:
         reason = (error.strerror if isinstance(error, OSError) else None) or str(error)
         what = f"File {file.name} of export {export.address} cannot be read: {reason}."

@@ -31,13 +31,10 @@ _Undo = list[tuple[bytes, bytes]]
 
 
 def read_csv(data: bytes, form: CsvForm, columns: Sequence[str] | None, texts: Collection[str] | None = ()) -> pa.Table:
-    """The values of some rows, each column as `binary`, NULL where they are NULL.
+    """The values of some whole rows without a header, each column as `binary`, NULL where they are NULL.
 
-    Args:
-        data: Whole rows, without a header.
-        form: How they are written.
-        columns: Names of their columns, in the order of the file; None for as many as there are.
-        texts: Those of them whose values stand within delimiters; for none, that is not looked at; None for all.
+    Columns are in the order of the file; None for as many as there are. Values of `texts` stand within delimiters; for
+    none, that is not looked at; None for all.
 
     Raises:
         ValueError: A row has another number of values, or no end, or is not written in the form.
@@ -194,5 +191,4 @@ def _count(data: bytes, part: bytes) -> int:
 
 
 def _buffers(column: Any) -> list[bytes]:
-    """All values of a column, one behind the other."""
     return [(chunk.buffers()[2] or pa.py_buffer(b"")).to_pybytes() for chunk in column.chunks]

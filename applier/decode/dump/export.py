@@ -32,6 +32,9 @@ Packing: TypeAlias = Literal["", "gzip", "zstd", "lz4"]
 _PACKED: Mapping[str, Packing] = {".gz": "gzip", ".zst": "zstd", ".zstd": "zstd", ".lz4": "lz4"}
 """By the end of a file's name, Arrow's name of what compressed it."""
 
+HEADER_BYTES = 1 << 20
+"""Bytes in which the header of a file ends: 4096 columns, each with a name of 64 characters."""
+
 _TSO = re.compile(r"SHOW MASTER STATUS:[^\n]*\n\s*Log:[^\n]*\n\s*Pos:\s*(\d+)")
 
 _FINISHED = re.compile(r"^Finished dump at: (\d{4}-\d\d-\d\d \d\d:\d\d:\d\d)$", re.MULTILINE)
@@ -71,6 +74,26 @@ class File(NamedTuple):
         """Its name without the folder."""
         return self.path.rsplit("/", 1)[-1]
 
+    @contextmanager
+    def opened(self, address: str) -> Iterator[Any]:
+        """Its bytes, unpacked, from its start on; the address is that of the export."""
+        system, _ = fsspec.core.url_to_fs(address)
+        with system.open(self.path, "rb") as raw:
+            if self.packed:
+                with pa.CompressedInputStream(raw, self.packed) as unpacking:
+                    yield unpacking
+            else:
+                raw.seek(self.start)
+                yield raw
+
+    def beginning(self, address: str) -> bytes:
+        """Its first bytes: some more than `HEADER_BYTES` where it has more."""
+        data = b""
+        with self._replace(start=0).opened(address) as stream:
+            while len(data) <= HEADER_BYTES and (read := stream.read(HEADER_BYTES + 1)):
+                data += read
+        return data
+
 
 @dataclass(frozen=True, slots=True)
 class Export:
@@ -103,11 +126,7 @@ class Export:
 
     @staticmethod
     def find(address: str, way: Callable[[str], str] = 'write upstream.dump = "{}"'.format) -> Export:
-        """List an export; no row is read.
-
-        Args:
-            address: Its folder, or its address.
-            way: What to do with the export of a folder below, where that one is none.
+        """List an export; no row is read. `way` says what to do with that of a folder below, where this one is none.
 
         Raises:
             ConfigError: It cannot be read, is not finished, or holds files that belong to no table.

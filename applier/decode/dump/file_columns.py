@@ -11,34 +11,23 @@ from applier.decode.dump.csv_form import CsvForm
 from applier.decode.dump.csv_rows import read_names
 from applier.decode.dump.export import File
 from applier.decode.dump.sql_rows import head_of
-from applier.decode.dump.stream import beginning
 from applier.decode.dump.typed_rows import loaded
-
-HEADER_BYTES = 1 << 20
-"""Bytes in which a header ends: 4096 columns, each with a name of 64 characters."""
-
 
 _UNFIT = re.compile(r'[\x00-\x1f%"*./:<>?\\|{}]|-(?=schema)')
 """What Dumpling writes as %XX in names of files, and braces."""
 
 
 def columns_of(address: str, file: File, form: CsvForm, version: TableVersion) -> tuple[str, ...]:
-    """Names of the columns of a file in its own order, as the table declares them.
+    """Names of the columns of a CSV or SQL file in its own order, as the table declares them.
 
     Without a header, a file has the columns that are not generated.
-
-    Args:
-        address: Folder of the export.
-        file: A CSV or SQL file.
-        form: How it is written.
-        version: The table.
 
     Raises:
         ValueError: Its header does not fit the table.
         OSError: It cannot be read.
     """
     is_read = file.kind == "sql" or form.has_header
-    return columns_in(beginning(address, file, HEADER_BYTES) if is_read else b"", file, form, version)
+    return columns_in(file.beginning(address) if is_read else b"", file, form, version)
 
 
 def columns_in(data: bytes, file: File, form: CsvForm, version: TableVersion) -> tuple[str, ...]:

@@ -29,29 +29,19 @@ _MOMENTS = frozenset({"datetime", "timestamp"})
 def read_parquet(raw: Any, version: TableVersion, rules: TypeRules) -> Iterator[tuple[pa.Table, int]]:
     """The rows of a file in bounded batches, with the number of zero dates that became NULL.
 
-    Args:
-        raw: The file.
-        version: The table.
-        rules: How types map.
-
     Raises:
         ValueRefused: A value does not fit its column.
         ValueError: A column has a type from which its values cannot be told exactly.
     """
     file = pq.ParquetFile(raw)
     own = file.schema_arrow.names
-    columns = kept(version, declared(own, version))
-    names = {column.name: name for name, column in zip(own, _declared(own, version), strict=True) if column is not None}
+    names = dict(zip(declared(own, version), own, strict=True))
+    columns = kept(version, [*names])
     _refuse_rounded(file, columns, names)
-    for batch in file.iter_batches(BATCH_ROWS, columns=list(names.values())):
+    for batch in file.iter_batches(BATCH_ROWS, columns=[names[column.name] for column in columns]):
         found = [_converted(batch[names[column.name]], column, version, rules) for column in columns]
         arrays: list[Any] = [array for array, _ in found]
         yield pa.table(arrays, names=[column.name for column in columns]), sum(zeros for _, zeros in found)
-
-
-def _declared(own: Sequence[str], version: TableVersion) -> list[Column | None]:
-    found = [version.column(name) for name in declared(own, version)]
-    return [column if column is not None and column.generated != "virtual" else None for column in found]
 
 
 def _refuse_rounded(file: pq.ParquetFile, columns: Sequence[Column], names: dict[str, str]) -> None:

@@ -17,7 +17,6 @@ from applier.decode.dump.export import File
 from applier.decode.dump.file_columns import columns_of, declared
 from applier.decode.dump.parquet_rows import read_parquet
 from applier.decode.dump.sql_rows import form_of_sql, read_sql
-from applier.decode.dump.stream import opened
 from applier.decode.dump.typed_rows import texts_of, typed
 from applier.errors import ValueRefused
 
@@ -26,14 +25,7 @@ _LOOK = "Check the options of Dumpling in [upstream.csv], and that the file is w
 
 @dataclass(frozen=True, slots=True)
 class PartReader:
-    """Reads the files of one table.
-
-    Args:
-        address: Folder of the export.
-        form: How its CSV and SQL files are written.
-        version: The table, as the export declares it.
-        rules: How types map.
-    """
+    """Reads the files of one table, which the version shows as the export declares it."""
 
     address: str
     form: CsvForm
@@ -49,7 +41,7 @@ class PartReader:
         try:
             if file.kind != "parquet":
                 return columns_of(self.address, file, self.form, self.version)
-            with opened(self.address, file) as raw:
+            with file.opened(self.address) as raw:
                 return declared(pq.ParquetFile(raw).schema_arrow.names, self.version)
         except (ValueError, OSError, pa.ArrowException) as error:
             raise _refused(file, error) from None
@@ -71,14 +63,14 @@ class PartReader:
         if not file.size:
             raise ValueError("it is empty, as Dumpling leaves no file")
         if file.kind == "parquet":
-            with opened(self.address, file) as raw:
+            with file.opened(self.address) as raw:
                 yield from read_parquet(raw, self.version, self.rules)
             return
         names = columns_of(self.address, file, self.form, self.version)
         is_sql = file.kind == "sql"
         form = form_of_sql(self.form) if is_sql else self.form
         binary = "literal" if is_sql else form.binary
-        with opened(self.address, file) as stream:
+        with file.opened(self.address) as stream:
             for block in blocks(stream, file, form):
                 rows = rows_of(block, file, form, names, self.version)
                 yield typed(rows, self.version, self.rules, binary, form.zone)

@@ -51,12 +51,9 @@ def _listed(columns: bytes | None) -> list[str] | None:
 
 
 def read_sql(data: bytes, form: CsvForm, columns: Sequence[str]) -> pa.Table:
-    """The values of some rows; binary text is as in the file (`x'00ff'`).
+    """The values of whole lines: statements, or a part of their rows. Binary text is as in the file (`x'00ff'`).
 
-    Args:
-        data: Whole lines: statements, or a part of their rows.
-        form: `form_of_sql`.
-        columns: Names of the columns, in the order of the rows.
+    The form is one of `form_of_sql`; columns are in the order of the rows.
 
     Raises:
         ValueError: The text holds something else.

@@ -73,17 +73,10 @@ def kept(version: TableVersion, names: Sequence[str]) -> list[Column]:
 def typed(
     rows: pa.Table, version: TableVersion, rules: TypeRules, form: str | None, zone: str = "UTC"
 ) -> tuple[pa.Table, int]:
-    """The rows in the types that the feed's rows get.
+    """The rows, a `binary` column for each of the file, in the types of the feed, and how many zero dates became NULL.
 
-    Args:
-        rows: One `binary` column for each column of the file.
-        version: The table.
-        rules: How types map.
-        form: How values of `BYTES` stand in the file: a key of `UNWRAP`, or None if that is not known.
-        zone: IANA zone of TIMESTAMP values.
-
-    Returns:
-        The rows, and how many zero dates became NULL.
+    The form is that of values of `BYTES` in the file: a key of `UNWRAP`, or None if that is not known. The zone is the
+    IANA zone of TIMESTAMP values.
 
     Raises:
         ValueRefused: A value does not fit its column.

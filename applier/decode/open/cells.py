@@ -8,6 +8,7 @@ from __future__ import annotations
 import binascii
 import re
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Annotated, Any
 
 import msgspec
@@ -105,14 +106,10 @@ def keys(cells: Mapping[str, Cell]) -> tuple[tuple[Index, ...], tuple[str, ...]]
 def reader(cell: Cell) -> Reader | None:
     """How to read the values of a column; None where they are wire values already."""
     if cell.t in _ENCODED:
-        return _bytes_of_base64
+        return partial(binascii.a2b_base64, strict_mode=True)
     if cell.t in _ESCAPED and cell.f & BINARY:
         return unescape
     return str if cell.t == _FLOAT else None
-
-
-def _bytes_of_base64(text: str) -> bytes:
-    return binascii.a2b_base64(text, strict_mode=True)
 
 
 def unescape(text: str) -> bytes:

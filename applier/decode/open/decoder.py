@@ -162,7 +162,7 @@ class OpenDecoder:
         seen = self._recognise(key, cells)
         image = _image(cells, seen, key)
         description = seen.description
-        name = description.name
+        name = description.version.name
         bootstraps = () if description.fits(image) else self._announcer.settle(description, image)
         version = description.number or 0
         if row.u is None:

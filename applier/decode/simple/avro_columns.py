@@ -155,7 +155,6 @@ class SimpleAvroColumns:
         return Records(image, rows)
 
     def _map(self, datums: Datums) -> dict[str, Values]:
-        """The values of each column."""
         width, count = len(self.branches), len(datums.at)
         datums.odd |= datums.longs() != width
         found = _Found(datums.data, width, count)
@@ -174,8 +173,6 @@ class SimpleAvroColumns:
 
 
 class _Found:
-    """Values by column and row."""
-
     def __init__(self, data: np.ndarray, width: int, count: int) -> None:
         self._data = data
         self.seen = np.zeros((width, count), np.bool_)

@@ -6,12 +6,10 @@ import msgspec
 
 from applier.changefeed.table import Column, ColumnType, Index, TableName, TableVersion
 from applier.decode.json_messages import Tso
+from applier.decode.row_schemas import HIDDEN, SIGNED
 
-_UNSIGNED_TYPES = frozenset({"tinyint", "smallint", "mediumint", "int", "bigint", "float", "double", "decimal"})
 _SECOND_TYPES = {"time": 10, "datetime": 19, "timestamp": 19}
 """Types with fractional seconds, and the display width of one without them: `-838:59:59`, `2020-02-20 02:20:20`."""
-_HIDDEN = "_V$_"
-"""Columns that TiDB makes for expression indexes begin so; no row has them."""
 
 
 class DataType(msgspec.Struct, rename="camel"):
@@ -31,7 +29,7 @@ class DataType(msgspec.Struct, rename="camel"):
         if avro and name in _SECOND_TYPES:
             # Avro leaves the digits of seconds out; the point and they show in the display width.
             scale = max(self.length - _SECOND_TYPES[name] - 1, 0)
-        unsigned = bool(self.unsigned) and name in _UNSIGNED_TYPES
+        unsigned = bool(self.unsigned) and name in SIGNED
         length = self.length if self.length > 0 else None  # -1 is a VECTOR of any dimension.
         return ColumnType(name, unsigned, length, scale, tuple(self.elements or ()))
 
@@ -79,7 +77,7 @@ class SimpleTableSchema(msgspec.Struct, rename={"table_id": "tableID"}):
         """The table version; None for a view, whose columns have the type `unspecified`."""
         if any(column.data_type.mysql_type == "unspecified" for column in self.columns):
             return None
-        shown = [column for column in self.columns if not column.name.startswith(_HIDDEN)]
+        shown = [column for column in self.columns if not column.name.startswith(HIDDEN)]
         names = {column.name for column in shown}
         indexes = [index for index in self.indexes or () if names.issuperset(index.columns)]
         return TableVersion(

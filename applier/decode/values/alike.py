@@ -45,12 +45,9 @@ _ZERO = "1970-01-01"
 
 @dataclass(frozen=True, slots=True)
 class Keys:
-    """The key columns of a table version.
+    """The key columns of a table version, which has the types that count.
 
-    Args:
-        version: The version, with the types that count.
-        wire: How the protocol writes values.
-        rules: How types map, and which tables the user knows to have no keys that are alike.
+    The rules also say which tables the user knows to have no keys that are alike.
     """
 
     version: TableVersion
@@ -60,11 +57,7 @@ class Keys:
     def check(self, column: Column, values: Values, array: Array, zeros: int) -> None:
         """Pass a column that is not of the key, or whose values each stand for one value upstream.
 
-        Args:
-            column: The column.
-            values: What was sent.
-            array: What `to_array` makes of it.
-            zeros: How many zero dates became NULL.
+        `to_array` made the array of the values, and so many zero dates NULL.
 
         Raises:
             ValueRefused: A value of the key is NULL, a zero date, or may stand for several values.

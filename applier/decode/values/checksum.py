@@ -15,12 +15,10 @@ import struct
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from datetime import UTC, datetime
-from functools import lru_cache
 from itertools import combinations, islice, permutations
 from struct import Struct
 from typing import Any
 from zlib import crc32
-from zoneinfo import ZoneInfo
 
 import msgspec
 
@@ -29,7 +27,7 @@ from applier.changefeed.table import TableName, TableVersion
 from applier.changefeed.types import BINARIES, INTEGERS
 from applier.decode.bounded_cache import Bounded
 from applier.decode.simple.json_form import Checksum
-from applier.decode.values.dates import ZonedText
+from applier.decode.values.dates import ZonedText, zone_named
 from applier.errors import DecodeError
 
 _U64 = Struct("<Q")
@@ -54,8 +52,7 @@ _Layout = tuple[TableName, int, tuple[str, ...]]
 class RowChecksums:
     """Verifies the rows of one changefeed. A row that does not hold all columns of its version passes.
 
-    Args:
-        is_ordered: The columns of the versions are in order of their ids.
+    Where it `is_ordered`, the columns of the versions are in order of their ids.
     """
 
     def __init__(self, *, is_ordered: bool = False) -> None:
@@ -169,18 +166,13 @@ def _timestamp(value: Any) -> bytes:
 def _in_utc(text: str, location: str) -> str:
     if location == "UTC" or text.startswith("0000"):
         return text
-    local = datetime.fromisoformat(text).replace(tzinfo=_zone(location))
+    zone = zone_named(location)
+    if zone is None:
+        raise ValueError
+    local = datetime.fromisoformat(text).replace(tzinfo=zone)
     if local.utcoffset() != local.replace(fold=1).utcoffset():
         raise ValueError  # The hour passes twice, and which of the two is meant is not on the wire.
     return local.astimezone(UTC).strftime("%Y-%m-%d %H:%M:%S") + text[19:]
-
-
-@lru_cache(maxsize=1024)
-def _zone(location: str) -> ZoneInfo:
-    try:
-        return ZoneInfo(location)
-    except (OSError, LookupError) as error:
-        raise ValueError from error
 
 
 def _vector(value: Any) -> bytes:

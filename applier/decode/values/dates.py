@@ -82,12 +82,12 @@ def to_timestamps(values: Any, target: Target) -> tuple[pa.Array[Any], int]:
     if target.as_text:
         return strings([_utc_text(value, target) for value in listed(values)]), 0
     if isinstance(values, pa.StructArray):
-        return _zoned_array(values, target)
+        return _in_zones(values, target)
     kinds = _kinds(values)
     if int in kinds:
         return pa.array(values, pa.int64()).cast(_UTC), 0
     if ZonedText in kinds:
-        return _zoned([_with_zone(value, target) for value in values] if str in kinds else values, target)
+        return _in_zones(zoned([_with_zone(value, target) for value in values]), target)
     texts = strings(values)
     if pc.any(pc.match_substring_regex(texts, _OFFSET)).as_py():
         return _parse(values, _UTC, target)
@@ -177,26 +177,24 @@ def _is_day(match: re.Match[str]) -> bool:
     return True
 
 
-def _zoned(values: Sequence[Any], target: Target) -> tuple[pa.Array[Any], int]:
-    """`ZonedText` values, one array for each zone among them, laid over each other."""
-    locations = {value.location for value in values if value is not None}
-    if len(locations) == 1:
-        return _in_zone([None if value is None else value.value for value in values], locations.pop(), target)
-    arrays, zeros = [], 0
-    for location in sorted(locations):
-        here = [None if value is None or value.location != location else value.value for value in values]
+def zoned(values: Sequence[Any]) -> pa.StructArray:
+    """`ZonedText` values as an array of `ZONED`."""
+    pairs = [(None, None) if value is None else (value.location, value.value) for value in values]
+    locations, clocks = (pa.array(part, pa.string()) for part in zip(*pairs, strict=True))
+    return pa.StructArray.from_arrays([locations, clocks], fields=list(ZONED), mask=locations.is_null())
+
+
+def _in_zones(values: pa.StructArray, target: Target) -> tuple[pa.Array[Any], int]:
+    """`ZONED` values, one array for each zone among them, laid over each other."""
+    locations, clocks = (pc.struct_field(values, name) for name in ("location", "value"))
+    arrays: list[Any] = [pa.nulls(len(values), _UTC)]
+    zeros = 0
+    for location in sorted(locations.unique().drop_null().to_pylist()):
+        here: Any = pc.if_else(pc.equal(locations, location), clocks, pa.scalar(None, pa.string()))
         array, count = _in_zone(here, location, target)
         arrays.append(array)
         zeros += count
     return pc.coalesce(*arrays), zeros
-
-
-def _zoned_array(values: pa.StructArray, target: Target) -> tuple[pa.Array[Any], int]:
-    """`ZONED` values, which stay in Arrow where they are of one zone."""
-    locations = pc.struct_field(values, "location").unique().drop_null()
-    if len(locations) != 1:
-        return to_timestamps(listed(values), target)
-    return _in_zone(pc.struct_field(values, "value"), locations[0].as_py(), target)
 
 
 def _in_zone(texts: Sequence[Any], zone: str, target: Target) -> tuple[pa.Array[Any], int]:
@@ -217,7 +215,7 @@ def _is_utc(zone: str, target: Target) -> bool:
     if is_nameless(zone):
         what = "TiCDC does not name its time zone, which changefeed.timezone must name"
         raise target.refuse(what, NAMELESS_HINT)
-    if _zone(zone) is None:
+    if zone_named(zone) is None:
         raise target.refuse(f"{zone!r} is not the name of a time zone", _ZONE_HINT)
     return zone in ("UTC", "Etc/UTC")
 
@@ -233,7 +231,7 @@ def named_zone(zone: str, target: Target) -> str:
 
 
 @lru_cache(maxsize=1024)
-def _zone(name: str) -> ZoneInfo | None:
+def zone_named(name: str) -> ZoneInfo | None:
     """The zone of an IANA name; None for what is no zone, an offset included."""
     try:
         return ZoneInfo(name)

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from applier.changefeed.table import Column, TableName
-from applier.decode.avro.sanitised import sanitised
+from applier.decode.avro.namesakes import sanitised
 from tests import recordings
 from tests.fuzz.corpus import protocol_of
 from tests.losses import explained

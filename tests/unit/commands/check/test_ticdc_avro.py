@@ -13,7 +13,7 @@ from applier.changefeed.table import Column, ColumnType, TableName
 from applier.commands.check.ticdc_avro import AvroForm, extension, key_schema, value_schema
 from applier.ddl.parser import parse
 from applier.ddl.schema_tracker import Tables
-from applier.decode.avro.sanitised import sanitised
+from applier.decode.avro.namesakes import sanitised
 from applier.decode.avro.schema import record_schema
 from applier.errors import IncompatibleSchema
 from tests import recordings

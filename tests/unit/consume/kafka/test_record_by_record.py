@@ -8,7 +8,7 @@ import pytest
 
 from applier.changefeed.message import TopicPartition
 from applier.changefeed.window import OffsetRange
-from applier.consume.kafka.record_by_record import read_one_by_one
+from applier.consume.kafka.client import read_one_by_one
 
 if TYPE_CHECKING:
     from applier.consume.kafka.records import KafkaRecords
@@ -43,7 +43,7 @@ class _Records:
 
 def read(records: _Records, end: int, most: int = 1_000, too_large: frozenset[int] = frozenset()) -> int:
     """The offset to read next, after a read from offset 5 on."""
-    return read_one_by_one(too_large, PLACE, 0, OffsetRange(5, end), cast("KafkaRecords", records), most)
+    return read_one_by_one(too_large, PLACE, OffsetRange(5, end), cast("KafkaRecords", records), most)
 
 
 def test_records_are_read_up_to_the_end_of_the_window() -> None:

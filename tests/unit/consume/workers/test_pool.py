@@ -236,7 +236,7 @@ def test_processes_end_with_the_one_that_started_them(tmp_path: Path) -> None:
     script = tmp_path / "starts.py"
     script.write_text(
         "import time\n"
-        "from applier.consume.workers.worker import Worker\n"
+        "from applier.consume.workers.pool import Worker\n"
         "print(Worker()._process.pid, flush=True)\n"
         "time.sleep(600)\n"
     )

@@ -11,7 +11,7 @@ import pytest
 from applier.changefeed.event import Bootstrap, Op, Resolved, RowChange, SchemaChange
 from applier.changefeed.table import UNKNOWN_DEFAULT, Column, ColumnType, Index, TableName, TableVersion
 from applier.decode.avro.decoder import AvroDecoder, build, row_version
-from applier.decode.avro.sanitised import sanitised
+from applier.decode.avro.namesakes import sanitised
 from applier.decode.avro.schema import members
 from applier.decode.options import DecoderOptions
 from applier.errors import DecodeError, IncompleteRow, RegistryReplaced

@@ -11,7 +11,7 @@ import pytest
 from applier.changefeed.event import Bootstrap, Event, Op, Resolved, RowChange, SchemaChange
 from applier.changefeed.table import TableName, TableVersion
 from applier.decode.avro.decoder import AvroDecoder
-from applier.decode.avro.sanitised import sanitised
+from applier.decode.avro.namesakes import sanitised
 from applier.errors import DecodeError, IncompleteRow
 from tests import expected, recordings
 from tests.model import Model

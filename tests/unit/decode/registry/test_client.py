@@ -361,7 +361,7 @@ def test_an_answer_of_another_shape_is_refused(server: FakeRegistry, body: Any) 
 
 def test_an_endless_answer_is_cut_off(server: FakeRegistry, monkeypatch: pytest.MonkeyPatch) -> None:
     """An answer beyond the size of any schema is refused while it is read."""
-    monkeypatch.setattr("applier.decode.registry.http.MAX_ANSWER_BYTES", 1000)
+    monkeypatch.setattr("applier.decode.registry.client.MAX_ANSWER_BYTES", 1000)
     server.on("/schemas/ids/7", Answer(200, b"x" * 100_000))
 
     with pytest.raises(RegistryError, match="more than 1000 bytes"):

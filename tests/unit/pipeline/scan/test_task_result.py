@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import gc
+import pickle
 from collections.abc import Iterable
 from functools import partial
+from io import BytesIO
 
 import pyarrow as pa
 import pytest
@@ -14,7 +16,7 @@ from applier.changefeed.fate import Fate
 from applier.changefeed.message import PartitionMessages, Position, TopicPartition
 from applier.changefeed.table import Column, ColumnType, TableName, TableVersion
 from applier.consume.window_size import WindowTooLargeError
-from applier.consume.workers.transport import CELLS, packed, settled, unpacked
+from applier.consume.workers.transport import outcome, pickled, read, settled, write
 from applier.errors import DecodeError, IncompleteRow, RegistryDenied, SchemaUnknown, TransientError
 from applier.order.barrier import Barrier
 from applier.pipeline.scan.task_result import BadMessage, Part, TaskResult, Waiting
@@ -50,14 +52,18 @@ def _result(count: int, place: TopicPartition, *, segment: int = 0, at: int = 9)
     return result
 
 
-def _cells(*results: TaskResult | Exception) -> pa.Table:
+def _carried(*results: TaskResult | Exception) -> BytesIO:
     def job(result: TaskResult | Exception, messages: Iterable[PartitionMessages]) -> TaskResult:
         assert list(messages) == []
         if isinstance(result, Exception):
             raise result
         return result
 
-    return pa.Table.from_batches([cell for one in results for cell in packed(partial(job, one), [])])
+    pipe = BytesIO()
+    for one in results:
+        write(pickled(outcome(partial(job, one), [])), pipe)
+    pipe.seek(0)
+    return pipe
 
 
 def _shown(result: TaskResult) -> dict[str, object]:
@@ -66,24 +72,24 @@ def _shown(result: TaskResult) -> dict[str, object]:
     return {**shown, "bad": bad}
 
 
-@pytest.mark.parametrize("is_one_chunk", [False, True])
-def test_results_arrive_as_they_were_found(*, is_one_chunk: bool) -> None:
-    """Each from its process, whole, however the batches were put together on the way."""
+def test_results_arrive_as_they_were_found() -> None:
+    """Each from its process, whole, one behind the other."""
     results = [_result(3, P0), _result(1000, P1, segment=2), TaskResult()]
-    cells = _cells(*results)
+    pipe = _carried(*results)
 
-    found = settled(unpacked(cells.combine_chunks() if is_one_chunk else cells))
+    found = settled(read(pipe) for _ in results)
 
     assert list(map(_shown, found)) == list(map(_shown, results))
-    assert cells.schema == CELLS
+    assert not pipe.read()
 
 
-def test_cells_of_other_sizes_are_read_as_well() -> None:
-    """Spark may be set to give binary types of another size."""
-    cells = _cells(_result(3, P0))
-    cells = cells.set_column(1, "cell", cells["cell"].cast(pa.large_binary()))
+@pytest.mark.parametrize("kept", [0, 1, 100, -1])
+def test_a_result_that_is_cut_short_is_none(kept: int) -> None:
+    """Its process ended while it wrote."""
+    whole = _carried(_result(1000, P0)).read()
 
-    assert list(map(_shown, settled(unpacked(cells)))) == [_shown(_result(3, P0))]
+    with pytest.raises((EOFError, pickle.UnpicklingError)):
+        read(BytesIO(whole[:kept]))
 
 
 @pytest.mark.parametrize(
@@ -91,8 +97,10 @@ def test_cells_of_other_sizes_are_read_as_well() -> None:
 )
 def test_a_task_that_cannot_go_on_says_why(error: Exception) -> None:
     """In the process that waits for it, by the error that was raised."""
+    pipe = _carried(_result(3, P0), error)
+
     with pytest.raises(type(error)) as raised:
-        settled(unpacked(_cells(_result(3, P0), error)))
+        settled([read(pipe), read(pipe)])
 
     assert (str(raised.value), vars(raised.value)) == (str(error), vars(error))
 
@@ -120,7 +128,7 @@ def test_rows_that_nobody_wants_any_more_take_no_memory() -> None:
     """A long backlog would fill the machine with what was applied long ago."""
     gc.collect()
     before = pa.total_allocated_bytes()
-    found = settled(unpacked(_cells(_result(100_000, P0))))
+    found = read(_carried(_result(100_000, P0)))
     held = pa.total_allocated_bytes() - before
 
     del found
@@ -133,4 +141,4 @@ def test_rows_left_out_of_a_column_do_not_travel() -> None:
     """A few rows of a large column: pyarrow by itself would send all of it."""
     result = TaskResult(parts={(NAME, 0): [Part.of(VERSION, _rows(100_000).slice(7, 2))]})
 
-    assert _cells(result).nbytes < 10_000
+    assert len(_carried(result).getvalue()) < 10_000
