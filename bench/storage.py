@@ -38,11 +38,11 @@ ENDPOINT = os.environ.get("BENCH_S3", "")
 """Address of the server where this process keeps lakes; "" for folders of this machine."""
 
 
-def counts() -> Counter[str]:
-    """Requests at `ENDPOINT` so far, by what they are for (`data`, `metadata`, `control`, `other`) and their kind."""
-    if not ENDPOINT:
+def counts(endpoint: str = ENDPOINT) -> Counter[str]:
+    """Requests at a server so far, by what they are for and their kind, such as `manifests PUT`; see `_asked_by`."""
+    if not endpoint:
         return Counter()
-    with urlopen(f"{ENDPOINT}{_COUNTS}") as answer:  # noqa: S310 - an address of this machine
+    with urlopen(f"{endpoint}{_COUNTS}") as answer:  # noqa: S310 - an address of this machine
         return Counter(json.load(answer))
 
 
@@ -59,8 +59,8 @@ def slow_s3() -> Iterator[str]:
             raise RuntimeError(msg)
         yield endpoint
     finally:
-        if process.stdin:
-            process.stdin.close()
+        for stream in filter(None, (process.stdin, process.stdout)):
+            stream.close()
         process.wait(10)
 
 
@@ -85,9 +85,13 @@ class _Delayed:
 
 
 def _asked_by(path: str) -> str:
+    """Control tables, files of data and deletes, or metadata of tables by its kind."""
     if "/applier_" in path:
         return "control"
-    return "metadata" if "/metadata/" in path else "data" if "/data/" in path else "other"
+    if "/metadata/" in path:
+        name = path.rpartition("/")[2]
+        return "metadata.json" if name.endswith(".json") else "lists" if name.startswith("snap-") else "manifests"
+    return "data" if "/data/" in path else "other"
 
 
 class _Quiet(WSGIRequestHandler):

@@ -180,7 +180,7 @@ class TablesSection(Section):
 class SinkSection(Section):
     """How commits are made."""
 
-    threads: Annotated[int, Field(ge=1, le=64)] = 4
+    threads: Annotated[int, Field(ge=1, le=64)] = 16
     """Tables that are committed at the same time."""
 
 

@@ -40,6 +40,10 @@ _LARGE_BUFFERS = "-XX:G1HeapRegionSize=32m -XX:InitiatingHeapOccupancyPercent=70
 than half a region for a reason to mark all that lives: an eighth of their CPU time. Any other collector passes these
 over; its name would not be safe, as an executor whose machine names another one does not start."""
 
+_MANIFESTS_AT_ONCE = "-Diceberg.worker.num-threads=16"
+"""Iceberg reads and writes manifests of all tables in one pool, by default of as many threads as there are cores. On
+object storage each waits for an answer most of the time: with two threads ten tables take turns for two seconds."""
+
 _COLLECTOR = re.compile(r"-XX:\+Use\w+GC\b")
 
 _FEW_CORES = 3
@@ -58,7 +62,8 @@ def of_driver(spark: Mapping[str, str], *ours: str) -> str:
     given = spark.get("spark.driver.extraJavaOptions", "")
     # The user's come last: of two equal -D the JVM takes the last.
     compiler = _COMPILER if spark.get("spark.master", "local").startswith("local") else _FIRST_COMPILER
-    return " ".join(filter(None, [quiet, compiler, _HEAP, _QUIET, _collector(spark, given), *ours, given]))
+    options = [quiet, compiler, _HEAP, _QUIET, _collector(spark, given), _MANIFESTS_AT_ONCE, *ours, given]
+    return " ".join(filter(None, options))
 
 
 def _collector(spark: Mapping[str, str], given: str) -> str:

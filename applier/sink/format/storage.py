@@ -5,12 +5,13 @@ from __future__ import annotations
 import errno
 import tempfile
 import uuid
+from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Protocol, cast
 
-from pyarrow.fs import FileSelector
+from pyarrow.fs import FileSelector, S3FileSystem
 from pyiceberg.io import SCHEMA_TO_FILE_IO, FileIO, load_file_io
 from pyiceberg.io.pyarrow import PyArrowFileIO
 
@@ -71,6 +72,7 @@ class RemoteStorage:
 
     def __init__(self, properties: Mapping[str, str], location: str) -> None:
         self._io: FileIO = load_file_io(dict(properties), location)
+        self._writing: dict[str, S3FileSystem] = {}
 
     def probe(self, location: str) -> None:
         """Ask once whether there is an answer at all.
@@ -98,7 +100,21 @@ class RemoteStorage:
     def create(self, location: str) -> Any:
         """See `Storage.create`."""
         with reported("write", location):
+            if isinstance(self._io, PyArrowFileIO):
+                scheme, host, path = self._io.parse_location(location, self._io.properties)
+                reading = self._io.fs_by_scheme(scheme, host)
+                if isinstance(reading, S3FileSystem):
+                    if host not in self._writing:
+                        self._writing[host] = _in_one_request(reading)
+                    return self._writing[host].open_output_stream(path)
             return self._io.new_output(location).create(overwrite=True)
+
+
+def _in_one_request(system: S3FileSystem) -> S3FileSystem:
+    """A client with the same settings that sends a file below 5 MB whole at its end, not as a multipart upload."""
+    build, (settings,) = cast("tuple[Any, tuple[Mapping[str, Any]]]", system.__reduce__())
+    late: S3FileSystem = build({**settings, "allow_delayed_open": True})
+    return late
 
 
 def storage_of(location: str, properties: Mapping[str, str], otherwise: Callable[[], Storage]) -> Storage:
@@ -111,13 +127,31 @@ def storage_of(location: str, properties: Mapping[str, str], otherwise: Callable
     if location.partition("://")[0] not in SCHEMA_TO_FILE_IO:
         return otherwise()
     try:
-        storage = RemoteStorage(properties, location)
-        storage.probe(location)
+        return _reached(location, properties)
     except (TransientError, ImportError, ValueError) as error:
         logger().warning(
             "Python cannot reach the storage, so files go through the JVM", location=location, error=str(error)
         )
         return otherwise()
+
+
+_REACHED: OrderedDict[tuple[str, frozenset[tuple[str, str]]], RemoteStorage] = OrderedDict()
+"""Storages that have answered, by the bucket and the properties, in which credentials are: the latest `_MOST`."""
+
+_MOST = 64
+
+
+def _reached(location: str, properties: Mapping[str, str]) -> RemoteStorage:
+    """A storage that has answered once; its connections serve all tables of a bucket that share credentials."""
+    bucket = "/".join(location.split("/", 3)[:3])
+    key = bucket, frozenset(properties.items())
+    storage = _REACHED.get(key)
+    if storage is None:
+        storage = RemoteStorage(properties, location)
+        storage.probe(location)
+        _REACHED[key] = storage
+        if len(_REACHED) > _MOST:
+            _REACHED.popitem(last=False)
     return storage
 
 

@@ -56,7 +56,13 @@ public class PreparedCommit {
       update.set((String) entry.getKey(), ((JsonNode) entry.getValue()).asText());
     }
     update.validateWith(new Fence(expected));
-    update.commit();
+    String folder = CachingFileIO.begin(table);
+    try {
+      update.commit();
+    } finally {
+      // The catalog must not show a snapshot before all of its files are there.
+      CachingFileIO.await(folder);
+    }
     long id = pending.currentSnapshot().snapshotId();
     setProperties(transaction, change.get("properties"), change.get("unset"));
     return new PreparedCommit(transaction, id);
