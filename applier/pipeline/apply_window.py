@@ -39,7 +39,7 @@ from applier.pipeline.schema_changes.follow_rows import follow, is_new_to, made
 from applier.pipeline.schema_changes.moved_names import moved_by
 from applier.pipeline.state import State
 from applier.pipeline.tables import completeness, lost_control, parking, table_records
-from applier.pipeline.tables.filtered import Doubted, owners
+from applier.pipeline.tables.changefeed import Doubted, owners
 from applier.pipeline.tables.target_tables import TargetTables
 from applier.runtime.logs import Stopwatch, logger
 from applier.runtime.places import Places

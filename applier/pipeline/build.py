@@ -39,9 +39,8 @@ from applier.pipeline.schema_changes.apply import DdlApplier
 from applier.pipeline.state import State, keep_end, take_names
 from applier.pipeline.step import Pipeline
 from applier.pipeline.tables import completeness, lost_control
-from applier.pipeline.tables.changefeed import Changefeed
+from applier.pipeline.tables.changefeed import Changefeed, Recorder
 from applier.pipeline.tables.lost_control import LeftTable
-from applier.pipeline.tables.recorder import Recorder
 from applier.pipeline.tables.table_maker import TableMaker
 from applier.pipeline.tables.target_tables import TargetTables
 from applier.runtime import terminal

@@ -13,7 +13,7 @@ from applier.changefeed.window import OffsetRange, Window
 from applier.consume.source import Source
 from applier.consume.window_size import WindowTooLargeError
 from applier.errors import EXPORT, DecodeError, SourceLost
-from applier.pipeline.scan.tails import resolved_near_ends
+from applier.pipeline.scan.watermarks import resolved_near_ends
 
 if TYPE_CHECKING:
     from applier.decode.decoder import Decoder

@@ -20,7 +20,7 @@ from applier.errors import (
     DecodeError,
     TransientError,
 )
-from applier.order.resent import passed
+from applier.order.feed_order import passed
 from applier.order.watermark import silent
 from applier.pipeline.apply_window import WindowApplier
 from applier.pipeline.maintenance import Maintenance

@@ -16,11 +16,10 @@ from applier.changefeed.table import TableName
 from applier.config import own_namespaces
 from applier.config.settings import TablesSection
 from applier.errors import BY_HAND, RangeRefused, TableMismatch, TransientError
-from applier.pipeline.tables.changefeed import ADOPTED
+from applier.pipeline.tables.changefeed import ADOPTED, Recorder
 from applier.pipeline.tables.ddl_stamp import DROPPED_AT
 from applier.pipeline.tables.listed_tables import refuse_other
 from applier.pipeline.tables.loads import LOADED, LoadRecord
-from applier.pipeline.tables.recorder import Recorder
 from applier.pipeline.tables.table_maker import refuse_held
 from applier.pipeline.tables.target_tables import TargetTables
 from applier.sink.commit.stamp import OFFSETS

@@ -14,8 +14,7 @@ from applier.changefeed.window import OffsetRange
 from applier.ddl.late_rows import Lates, lates
 from applier.ddl.schema_tracker import Tables
 from applier.decode.avro.namesakes import Lives
-from applier.order.feed_order import FeedOrder
-from applier.order.resent import Passed
+from applier.order.feed_order import FeedOrder, Passed
 from applier.order.watermark import in_use
 from applier.pipeline.state import State
 

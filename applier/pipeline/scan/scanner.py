@@ -20,15 +20,14 @@ from applier.ddl.actions import effect
 from applier.decode.protocols import decoder_of_thread
 from applier.errors import DecodeError, SchemaUnknown
 from applier.order.barrier import cut, in_order
-from applier.order.resent import Passages, passages
+from applier.order.feed_order import Passages, passages
 from applier.order.watermark import advance
 from applier.pipeline.scan.ddl_marks import DdlMarks
 from applier.pipeline.scan.decode_task import DecodeTask
 from applier.pipeline.scan.known import Known
-from applier.pipeline.scan.live_topics import mark
 from applier.pipeline.scan.statements import Ddl, Taken, read_all
-from applier.pipeline.scan.tails import resolved_near_ends
 from applier.pipeline.scan.task_result import TaskResult
+from applier.pipeline.scan.watermarks import mark, resolved_near_ends
 from applier.pipeline.scan.window_scan import NO_WATERMARK, WindowScan
 from applier.pipeline.scan.window_tables import met, shown, spelling, take_keys, typed_by, with_rows
 from applier.runtime import failpoints

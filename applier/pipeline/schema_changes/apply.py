@@ -29,13 +29,12 @@ from applier.pipeline.schema_changes.decision import (
     decided,
     unread_of,
 )
-from applier.pipeline.schema_changes.new_tables import NewTables
 from applier.pipeline.schema_changes.track import move_past
-from applier.pipeline.schema_changes.whole_tables import TableDdl
+from applier.pipeline.schema_changes.whole_tables import NewTables, TableDdl
 from applier.pipeline.state import State
 from applier.pipeline.tables import completeness, table_records
+from applier.pipeline.tables.changefeed import left_behind
 from applier.pipeline.tables.ddl_stamp import DROPPED_AT, is_in, shown
-from applier.pipeline.tables.filtered import left_behind
 from applier.pipeline.tables.target_tables import TargetTables
 from applier.runtime import failpoints, terminal
 from applier.runtime.logs import logger

@@ -16,10 +16,9 @@ from applier.changefeed.table import TableName, TableVersion
 from applier.config.readers import refuse_unreadable
 from applier.config.settings import SinkSection
 from applier.errors import TableMismatch
-from applier.pipeline.tables.changefeed import Changefeed
+from applier.pipeline.tables.changefeed import Changefeed, Recorder
 from applier.pipeline.tables.ddl_stamp import DROPPED_AT
 from applier.pipeline.tables.listed_tables import ListedTables
-from applier.pipeline.tables.recorder import Recorder
 from applier.pipeline.tables.table_maker import TableMaker
 from applier.sink.commit.fence import fence
 from applier.sink.commit.stamp import Stamp, covered

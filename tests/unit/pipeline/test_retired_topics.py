@@ -16,9 +16,9 @@ from applier.decode.options import DecoderOptions
 from applier.order.barrier import Barrier
 from applier.pipeline.scan.decode_task import DecodeTask
 from applier.pipeline.scan.known import Known
-from applier.pipeline.scan.live_topics import mark
 from applier.pipeline.scan.scanner import WindowScanner
 from applier.pipeline.scan.task_result import TaskResult
+from applier.pipeline.scan.watermarks import mark
 from applier.pipeline.scan.window_scan import WindowScan
 from applier.runtime.logs import Stopwatch
 from applier.runtime.places import Where
