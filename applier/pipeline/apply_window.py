@@ -81,12 +81,7 @@ class WindowApplier:
     """Applies windows.
 
     Args:
-        config: The configuration.
         source: Where the messages are: bad ones are read again to be kept.
-        targets: The Iceberg tables.
-        ddl_handler: Applies DDL to them.
-        state: Progress.
-        places: Decides where rows are staged.
 
     Attributes:
         not_found: Rows that changes did not find.
@@ -109,11 +104,6 @@ class WindowApplier:
 
     def apply(self, scan: WindowScan, described: Sequence[TableVersion], stopwatch: Stopwatch) -> int:
         """Apply DDL in order, each after the rows below it and before the rows above it; then all other rows.
-
-        Args:
-            scan: The window.
-            described: Tables that it only describes.
-            stopwatch: Takes the time of the stage `apply`.
 
         Returns:
             How many tables got rows; one that got some before a DDL and some behind it counts once.

@@ -41,7 +41,6 @@ class Budget:
 
     Args:
         share: Seconds of work a second.
-        clock: Gives the time.
     """
 
     share: float
@@ -90,10 +89,7 @@ class Maintenance:
     """Maintains the tables of a changefeed.
 
     Args:
-        settings: What is done, and from where on it pays.
-        targets: The tables.
         confirm: Raises CheckpointConflict once another process has taken the changefeed.
-        clock: Gives the time.
     """
 
     settings: MaintenanceSection

@@ -77,15 +77,7 @@ _SIZES = frozenset({"messages_per_step", "bytes_per_step"})
 
 @dataclass(slots=True)
 class StepReader:
-    """Reads the window of the next step; applies nothing.
-
-    Args:
-        config: The configuration.
-        source: Where the messages are.
-        scanner: Finds out what a window holds.
-        targets: The Iceberg tables.
-        state: Progress.
-    """
+    """Reads the window of the next step; applies nothing."""
 
     config: Config
     source: Source

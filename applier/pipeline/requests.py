@@ -33,12 +33,7 @@ LOOK_SECONDS = 1.0
 
 @dataclass(slots=True)
 class Requests:
-    """The requests to one changefeed.
-
-    Args:
-        main: Its pipeline.
-        clock: Monotonic seconds.
-    """
+    """The requests to one changefeed."""
 
     main: Pipeline
     clock: Callable[[], float] = time.monotonic

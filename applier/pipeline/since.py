@@ -27,12 +27,7 @@ def since(source: Source, ts: int, decoder: Decoder | None) -> dict[TopicPartiti
 
     A partition that has lost its first messages must still have a message that is older than the commit ts, by the
     clock of its records or by its own watermark. One that has its very first message has all that TiCDC ever sent. An
-    archive holds what its maker chose: that is taken for all that is needed.
-
-    Args:
-        source: The source.
-        ts: The commit ts.
-        decoder: Reads the first messages, and is used for nothing else; None for an archive.
+    archive, which has no `decoder`, holds what its maker chose: that is taken for all that is needed.
 
     Raises:
         SourceLost: Nothing proves that the source still has everything above it.

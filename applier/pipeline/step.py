@@ -75,15 +75,6 @@ class Step:
 class Pipeline:
     """Follows one changefeed, step by step.
 
-    Args:
-        config: The configuration.
-        source: Where the messages are.
-        scanner: Finds out what a window holds.
-        targets: The Iceberg tables.
-        ddl_handler: Applies DDL to them.
-        state: Progress, in memory and in the control tables.
-        maintenance: Mends the tables between steps.
-
     Attributes:
         watermark_seconds: Seconds from one checkpoint to the next where a step brings nothing but a newer watermark.
         stopwatch: Times of the stages of the newest step, also of one that failed.

@@ -44,7 +44,6 @@ class Copies:
 
     Args:
         main: The tables as readers see them.
-        job: Name of the job.
         route: Where the copies go, as `tables.route`, in the folded names of their tables; to a place of the job when
             absent.
     """
@@ -73,11 +72,7 @@ class Copies:
         return self.main.maker.settings.model_copy(update=changes)
 
     def make(self, name: TableName, position: FeedPosition) -> None:
-        """Copy a table as it is now.
-
-        Args:
-            name: The table, as readers call it.
-            position: Where it left the feed.
+        """Copy a table as it is now, by the name that readers know; `position` is where it left the feed.
 
         Raises:
             TableMismatch: It is not there, was rolled back, or another one has its name.

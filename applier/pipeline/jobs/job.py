@@ -35,11 +35,6 @@ class JobLedger:
 
     What it decides about DDL goes to the audit of the changefeed, marked with the job: after a crash it distinguishes
     what this attempt has done from what the changefeed or an earlier attempt did.
-
-    Args:
-        main: State of the changefeed.
-        job: Name of the job.
-        hold: See `Resuming`.
     """
 
     main: State
@@ -118,9 +113,6 @@ class JobRun:
 
     Args:
         main: The pipeline of the changefeed.
-        pipeline: The pipeline of the job.
-        copies: The copies that it writes.
-        handover: Hands them over.
         is_held: A backfill shows the copies, or keeps them.
     """
 
@@ -136,13 +128,7 @@ class JobRun:
         return self.pipeline.state
 
     def read(self, goal: int, ends: Mapping[TopicPartition, int], members: Members) -> Step:
-        """Apply the next window of the range to the copies.
-
-        Args:
-            goal: The commit ts up to which rows count.
-            ends: Offsets (exclusive) up to which it may go.
-            members: The tables of the job.
-        """
+        """Apply the next window of the range to the copies: rows up to `goal`, and offsets up to `ends` (exclusive)."""
         state, begun = self.state, self.begun()
         for own in begun:
             self.copies.expect(members[own], own)
@@ -176,13 +162,7 @@ _Run = TypeVar("_Run", bound=JobRun)
 
 
 def job(kind: type[_Run], main: Pipeline, resuming: Resuming) -> _Run:
-    """A job as the checkpoint has it.
-
-    Args:
-        kind: The class of the job.
-        main: The pipeline of the changefeed.
-        resuming: The job.
-    """
+    """A job as the checkpoint has it."""
     copies = Copies(main.targets, resuming.job)
     names = set(resuming.progress.tables)
     versions = {key: version for key, version in main.state.versions.items() if key[0] in names}

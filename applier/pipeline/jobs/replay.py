@@ -250,10 +250,6 @@ def due(state: State) -> dict[TableName, FeedPosition]:
 def first(main: Pipeline, due: Mapping[TableName, FeedPosition]) -> Checkpoint:
     """Where a job begins: at the first of the places at which its tables left the feed.
 
-    Args:
-        main: The pipeline of the changefeed.
-        due: The tables, with their places.
-
     Raises:
         SourceLost: The source does not have the range any more.
     """

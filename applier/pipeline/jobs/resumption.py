@@ -26,12 +26,7 @@ SHARE = 0.15
 
 @dataclass(slots=True)
 class Resumption:
-    """Brings back the tables of a changefeed that are due.
-
-    Args:
-        main: The pipeline of the changefeed.
-        clock: Monotonic seconds.
-    """
+    """Brings back the tables of a changefeed that are due."""
 
     main: Pipeline
     clock: Callable[[], float] = time.monotonic

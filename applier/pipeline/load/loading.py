@@ -52,7 +52,6 @@ class Loader:
 
     Args:
         targets: The tables as readers see them.
-        export: The export.
         form: How its CSV files are written.
         told: Takes progress.
         stop: Once it is set, no further group of files is begun.

@@ -90,13 +90,6 @@ def stage_files(
 ) -> Staged:
     """Write the rows of some files to data files that a commit can add, sorted by key.
 
-    Args:
-        session: The session.
-        table: The table.
-        reader: Reads the files.
-        generated: Computes what the files lack.
-        files: The files.
-
     Raises:
         ValueRefused: A file cannot be read, or a value does not fit.
         OutsideRefused: Python does not reach the storage of the table, or may not write there.

@@ -30,11 +30,6 @@ class Admission:
     """Admits rows that are due, and notes why the others are not.
 
     Args:
-        admits: Whether the configuration replicates a table.
-        protocol: TiCDC's name of the protocol.
-        upto: The watermark.
-        order: What places the rows, and which of them the tables have.
-        marks: What DDL say of the rows.
         found: What the task found; counts and bad messages are added.
     """
 
@@ -50,12 +45,7 @@ class Admission:
     ) -> Iterator[tuple[int, Ints]]:
         """The segments of a table that rows belong to, and the numbers of the rows of each that are due.
 
-        Args:
-            name: The table.
-            ops: The kind of each row.
-            place: The partition.
-            where: The offset of each row.
-            stamps: The commit ts of each row; 0 for none.
+        `where` has the offset of each row, and `stamps` its commit ts; 0 for none.
         """
         fates, placed = self._fates(name, place, where, stamps)
         for number in np.flatnonzero(fates == _UNDATED).tolist():
@@ -117,11 +107,7 @@ class Admission:
     def reject(self, place: TopicPartition, offset: int, error: DecodeError, found: Collection[TableName] = ()) -> bool:
         """Note a message that cannot be used, unless no table that it may concern is due a row of it; True if one is.
 
-        Args:
-            place: Its partition.
-            offset: Its offset.
-            error: Why.
-            found: Tables that it may concern, where the error has none; empty if they are not known.
+        `found` are the tables that it may concern, where the error has none; empty if they are not known.
         """
         if error.commit_ts > self.upto:
             self._pass(Fate.HELD, None, place, offset)

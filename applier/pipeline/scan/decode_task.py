@@ -156,10 +156,6 @@ class _TaskState:
     Attributes:
         found: What it has found.
         rows: Rows that it has still to make parts of that.
-
-    Args:
-        job: What it must do.
-        decoder: A decoder of its protocol.
     """
 
     def __init__(self, job: DecodeTask, decoder: Decoder) -> None:
@@ -169,7 +165,7 @@ class _TaskState:
         admits = TableFilter(job.include).admits
         self._admission = Admission(admits, job.protocol, job.upto, job.order, job.marks, self.found)
         self._versions = TaskVersions(decoder, job.versions, job.marks)
-        self.rows = RowGroups(decoder.wire, self._versions, self._admission, self.found, job.rules, try_all=job.try_all)
+        self.rows = RowGroups(decoder.wire, self._versions, self._admission, job.rules, job.try_all)
         self._is_taught = False
         self._place, self._offset = TopicPartition("", 0), 0
         self._named = decoder if isinstance(decoder, NamedByDdl) else None
@@ -345,12 +341,7 @@ def _beside(blocks: Sequence[ColumnBlock]) -> int:
 
 
 def _too_large(messages: pa.Table, limit: int) -> dict[int, DecodeError]:
-    """Number of each message that is larger than a limit or that the driver cannot hold, and the error that says so.
-
-    Args:
-        messages: Messages: `MESSAGE_SCHEMA`.
-        limit: Bytes of key and value.
-    """
+    """Number of each message that is larger than a limit or that the driver cannot hold, and the error that says so."""
     keys, values = (messages[name] for name in ("key", "value"))
     found = {
         number: DecodeError("It does not fit into the memory of the driver once it is decompressed.", _MEMORY_HINT)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple, TypeAlias, TypeVar, cast
 
 import numpy as np
@@ -33,24 +33,14 @@ Values: TypeAlias = Mapping[str, _Column]
 
 @dataclass(frozen=True, slots=True)
 class Typing:
-    """Gives values their types.
-
-    Args:
-        version: The table, with the types that count.
-        wire: How the protocol writes values.
-        rules: How the configuration bends the type mapping.
-    """
+    """Gives values their types."""
 
     version: TableVersion
     wire: WireForm
     rules: TypeRules
 
     def table(self, meta: pa.Table, values: Values) -> tuple[pa.Table, int]:
-        """Append the table's own columns; also how many zero dates were met.
-
-        Args:
-            meta: Rows of `KEYED_SCHEMA` or `KEYLESS_SCHEMA`.
-            values: Their values.
+        """Append the own columns of the table to `KEYED_SCHEMA` or `KEYLESS_SCHEMA`; also how many zero dates were met.
 
         Raises:
             ValueRefused: A value does not fit its column.
@@ -105,50 +95,39 @@ class _Sent(NamedTuple):
     run: int
 
 
+@dataclass(slots=True)
 class RowGroups:
-    """Rows of a task, until they are made into parts of its result.
+    """Rows of a task, until they are made into parts of its result; see `DecodeTask` for `try_all`."""
 
-    Args:
-        wire: How the protocol writes values.
-        versions: The table versions that it knows.
-        admission: Chooses the rows that are due, and notes those whose values do not fit their table.
-        found: What it found.
-        rules: How the configuration bends the type mapping.
-        try_all: Try the values of every row; see `DecodeTask`.
-    """
+    wire: WireForm
+    versions: TaskVersions
+    admission: Admission
+    rules: TypeRules
+    try_all: bool
+    _sent: dict[tuple[TableName, int], list[_Sent]] = field(default_factory=dict, init=False)
+    _rows: dict[tuple[TableName, int, int, str], Group] = field(default_factory=dict, init=False)
+    _runs: dict[tuple[TableName, TopicPartition], tuple[int, int]] = field(default_factory=dict, init=False)
+    _blocks: dict[tuple[TableName, int, int, str, Hashable], BlockGroup] = field(default_factory=dict, init=False)
 
-    def __init__(
-        self,
-        wire: WireForm,
-        versions: TaskVersions,
-        admission: Admission,
-        found: TaskResult,
-        rules: TypeRules,
-        *,
-        try_all: bool,
-    ) -> None:
-        self._by_place = admission.order.by_place
-        self._try_all = try_all
-        self._rules = rules
-        self._wire = wire
-        self._versions = versions
-        self._admission = admission
-        self._found = found
-        self._sent: dict[tuple[TableName, int], list[_Sent]] = {}
-        self._rows: dict[tuple[TableName, int, int, str], Group] = {}
-        self._runs: dict[tuple[TableName, TopicPartition], tuple[int, int]] = {}
-        self._blocks: dict[tuple[TableName, int, int, str, Hashable], BlockGroup] = {}
+    @property
+    def _by_place(self) -> bool:
+        return self.admission.order.by_place
+
+    @property
+    def _found(self) -> TaskResult:
+        return self.admission.found
 
     def take_row(self, row: RowChange, place: TopicPartition, offset: int, index: int) -> None:
         """Take a row, until `take_rows`; `index` is its number among the events of its message."""
         name, ts = row.name, row.commit_ts
-        # Rows that are not due count, too: they part a run from the same one sent again.
-        is_counted = name in self._versions.counted
-        run = self._run(name, place, ts) if is_counted else 0
-        # Only what this very pass read counts: rows above the watermark are read again, before the resolved ts that
-        # their partition had sent by then. A millisecond may stand for any commit ts in it.
-        highest = ts | LOGICAL if self._by_place and not ts & LOGICAL else ts
-        replay = is_counted and highest <= self._found.resolved.get(place, 0)
+        run, replay = 0, False
+        if name in self.versions.counted:
+            # Rows that are not due count, too: they part a run from the same one sent again.
+            run = self._run(name, place, ts)
+            # Only what this very pass read counts: rows above the watermark are read again, before the resolved ts
+            # that their partition had sent by then. A millisecond may stand for any commit ts in it.
+            highest = ts | LOGICAL if self._by_place and not ts & LOGICAL else ts
+            replay = highest <= self._found.resolved.get(place, 0)
         sent = _Sent(row, (place.partition, offset, index), replay, run)
         self._sent.setdefault((name, row.version), []).append(sent)
 
@@ -159,7 +138,7 @@ class RowGroups:
             ops = [sent.row.op for sent in rows]
             where = np.array([sent.position[1] for sent in rows], np.int64)
             stamps = np.array([sent.row.commit_ts for sent in rows], np.int64)
-            for number, due in self._admission.take(name, ops, place, where, stamps):
+            for number, due in self.admission.take(name, ops, place, where, stamps):
                 group_of = name, version, number, place.topic
                 chosen = [rows[at] for at in due.tolist()]
                 found = self._rows.get(group_of)
@@ -169,14 +148,14 @@ class RowGroups:
                     self._add(found, chosen, place)
 
     def _add(self, rows: Group, chosen: Sequence[_Sent], place: TopicPartition) -> None:
-        bad = set[int]()
+        bad, fates = set[int](), self._found.fates
         for row, position, replay, run in chosen:
             offset = position[1]
             try:
                 if offset in bad:
-                    self._found.fates[Fate.SET_ASIDE, row.name] += 1
+                    fates[Fate.SET_ASIDE, row.name] += 1
                     continue
-                if self._try_all:
+                if self.try_all:
                     one = group(rows.version)
                     one.add(row, position)
                     self._typing(rows.version).table(*one.columns())
@@ -184,14 +163,14 @@ class RowGroups:
             except DecodeError as error:
                 bad.add(offset)
                 error.concern(row.name, row.commit_ts)
-                self._admission.reject(place, offset, error)
+                self.admission.reject(place, offset, error)
             else:
-                self._found.fates[Fate.APPLIED, row.name] += 1
+                fates[Fate.APPLIED, row.name] += 1
 
     def take_block(self, block: ColumnBlock, place: TopicPartition, offsets: Ints) -> None:
         """Take the rows of a block that are due; `offsets` are those of the messages that its places count."""
         ops, where = [block.op] * len(block.places), offsets[block.places]
-        for number, chosen in self._admission.take(block.name, ops, place, where, block.commit_ts):
+        for number, chosen in self.admission.take(block.name, ops, place, where, block.commit_ts):
             due = block if len(chosen) == len(block.places) else block.part(chosen)
             group_of, count = (due.name, due.version, number, place.topic, due.form), len(due.places)
             rows = self._blocks.get(group_of)
@@ -219,13 +198,13 @@ class RowGroups:
         count: int = 1,
     ) -> _G | None:
         name, number, cut, *_ = where
-        version = self._versions.get(name, number)
+        version = self.versions.get(name, number)
         if version is None:
             # Another pass holds them: the watermark stays below the first of them.
             self._found.wait(Waiting(name, number, ts, count, place))
             self._found.fates[Fate.HELD, name] += count
             return None
-        groups[where] = kind(self._versions.typed(version, cut, ts), by_place=self._by_place)
+        groups[where] = kind(self.versions.typed(version, cut, ts), by_place=self._by_place)
         return groups[where]
 
     def finish(self) -> None:
@@ -248,11 +227,11 @@ class RowGroups:
         except ValueRefused:
             # All of them at once: a pass that names one would have to be repeated for each.
             for partition, offset, error in typing.refused(meta, values):
-                self._admission.reject(TopicPartition(topic, partition), offset, error)
+                self.admission.reject(TopicPartition(topic, partition), offset, error)
             return
         self._found.measures["zero_dates"] += zero_dates
         self._found.parts.setdefault((name, number), []).append(Part.of(typing.version, table, topic))
         self._found.topics[name] = topic
 
     def _typing(self, version: TableVersion) -> Typing:
-        return Typing(version, self._wire, self._rules)
+        return Typing(version, self.wire, self.rules)

@@ -94,13 +94,6 @@ class WindowScanner:
     ) -> WindowScan:
         """Find out what a window holds; reads only.
 
-        Args:
-            window: The window.
-            known: What is known before it.
-            stopwatch: Takes the time of the stages `read` and `decode`.
-            where: Where row passes run.
-            limits: What each process that decodes may take.
-
         Raises:
             WindowTooLargeError: The window has more bytes.
             TransientError: The source, the registry or the claim-check storage does not answer.

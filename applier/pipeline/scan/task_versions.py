@@ -12,15 +12,10 @@ from applier.sink.evolve.row_columns import is_of_rows, unmistaken, widened
 
 
 class TaskVersions:
-    """Table versions by name and number, and what DDL say of them.
+    """Table versions by name and number, and what DDL say of them; the decoder learns every version, too.
 
     Attributes:
         counted: Tables with a version that counts each change, so that one sent again must not count.
-
-    Args:
-        decoder: It learns every version, too.
-        known: The versions that are known before the task.
-        marks: What DDL say of the rows.
     """
 
     def __init__(self, decoder: Decoder, known: Sequence[TableVersion], marks: DdlMarks) -> None:

@@ -31,13 +31,7 @@ one more question to the brokers."""
 def resolved_near_ends(
     window: Window, read: Callable[[Window], Messages], decoder: Callable[[], Decoder]
 ) -> dict[TopicPartition, int]:
-    """A resolved ts near the end of each partition's range; the search widens until one is found.
-
-    Args:
-        window: The window.
-        read: Reads the messages of a part of it.
-        decoder: Makes a decoder of the changefeed's protocol.
-    """
+    """A resolved ts near the end of each partition's range; the search widens until one is found."""
     resolved: dict[TopicPartition, int] = {}
     size = TAIL_MESSAGES
     silent = dict(window.ranges)

@@ -53,11 +53,7 @@ class DdlApplier:
     either the whole effect of a DDL or none of it, and `apply` may be called again.
 
     Args:
-        targets: The tables.
-        state: What is known of them, and where decisions are kept.
         policies: Policy per kind of DDL, where it is not `apply`.
-        settings: Which tables are followed, and what becomes of dropped ones.
-        rules: How types map.
         past: Decisions that count more than the policies.
 
     Attributes:

@@ -44,13 +44,7 @@ Rows: TypeAlias = DropPartitions | TruncatePartitions | ExchangePartition | Reco
 
 @dataclass(frozen=True, slots=True)
 class RowDdlApplier:
-    """Applies these DDL to the Iceberg tables; each may be called again after a crash at any point.
-
-    Args:
-        targets: The tables.
-        state: What is known of them before the DDL.
-        settings: Which tables are followed, and what becomes of dropped ones.
-    """
+    """Applies these DDL to the Iceberg tables; each may be called again after a crash at any point."""
 
     targets: TargetTables
     state: State

@@ -24,13 +24,7 @@ from applier.sink.evolve.row_columns import of_schemas, supplied, with_virtual
 
 @dataclass(frozen=True, slots=True)
 class ColumnDdl:
-    """Changes columns, keys and comments of target tables. Each method may be called again after a crash.
-
-    Args:
-        targets: The tables.
-        state: What is known of them.
-        rules: How types map.
-    """
+    """Changes columns, keys and comments of target tables. Each method may be called again after a crash."""
 
     targets: TargetTables
     state: State

@@ -31,13 +31,7 @@ from applier.sink.write.table_writer import TableWriter
 
 @dataclass(frozen=True, slots=True)
 class TableDdl:
-    """Creates, drops, empties and renames target tables. Each method may be called again after a crash.
-
-    Args:
-        targets: The tables.
-        state: What is known of them.
-        settings: Which tables are followed, and what becomes of dropped ones.
-    """
+    """Creates, drops, empties and renames target tables. Each method may be called again after a crash."""
 
     targets: TargetTables
     state: State
@@ -251,13 +245,7 @@ def _refuse_taken(change: SchemaChange, rename: actions.RenameTable, target: Tab
 
 @dataclass(frozen=True, slots=True)
 class NewTables:
-    """Makes tables before the turn of their CREATE TABLE, which finds them made as one that is repeated does.
-
-    Args:
-        targets: The tables.
-        state: What is known of them, and where decisions are kept.
-        rules: Decides on DDL.
-    """
+    """Makes tables before the turn of their CREATE TABLE, which finds them made as one that is repeated does."""
 
     targets: TargetTables
     state: State

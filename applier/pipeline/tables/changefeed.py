@@ -34,12 +34,7 @@ def owners(bad: Iterable[BadMessage]) -> Doubted:
 
 
 def left_behind(actions: Iterable[Action], tables: Tables) -> frozenset[TableName]:
-    """The tables that keep rows which actions remove upstream, where these are passed over.
-
-    Args:
-        actions: The actions.
-        tables: Each table as it was before.
-    """
+    """The tables that keep rows which actions remove upstream, where these are passed over."""
     found: set[TableName] = set()
     for action in actions:
         done = effect(action)

@@ -35,15 +35,9 @@ class TargetTables:
     """The tables of one changefeed, as they are in the catalog.
 
     Args:
-        catalog: The catalog.
-        feed: The changefeed.
-        maker: Makes new tables.
-        route: Where tables go.
-        sink: Threads.
         confirm: Raises CheckpointConflict once another process has the changefeed; before what no commit can refuse.
         fenced: Highest epoch of a process that lost the changefeed and may be alive; a table with its stamp is fenced.
         spelt: The name of a table that is known, in the letters in which it was made; None for any other.
-        records: What commits say of their tables.
 
     Attributes:
         snapshots: Heads for the checkpoint.
@@ -92,11 +86,7 @@ class TargetTables:
             raise
 
     def restore(self, names: Iterable[TableName], checkpoint: Checkpoint) -> dict[TableName, int]:
-        """Look at the tables anew, after a start or a failed step.
-
-        Args:
-            names: All tables that there may be; those that such a step made are not in the checkpoint.
-            checkpoint: What is certain.
+        """Look at the tables anew, after a start or a failed step, whose tables are not in the checkpoint.
 
         Returns:
             Resolved ts of the tables that are ahead of the checkpoint; 0 in a feed in offset order.
