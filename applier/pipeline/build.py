@@ -265,7 +265,7 @@ def assemble(config: Config, runner: Runner, catalog: Catalog, state: State) -> 
         keep_bad=config.changefeed.on_bad_message == "dead_letter",
         parks=config.changefeed.on_bad_message == "stop" and config.changefeed.on_table_error == "park",
     )
-    ddl_handler = DdlApplier(targets, state, config.ddl, config.tables, rules)
+    ddl_handler = DdlApplier(targets, state, config.ddl)
     ddl_handler.is_stopped = config.changefeed.on_table_error == "stop"
     maintenance = Maintenance(config.maintenance, targets, state.control.confirm)
     state.config_path = config.path

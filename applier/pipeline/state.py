@@ -17,7 +17,7 @@ from applier.ddl.schema_tracker import Tables
 from applier.decode.avro.namesakes import Lives
 from applier.errors import ApplierError, TerminalError
 from applier.pipeline.ddl_progress import BY_TIME, DdlProgress
-from applier.sink.control.control import DeadLetter, SchemaDecision, unix_ms
+from applier.sink.control.control import Control, DeadLetter, SchemaDecision, unix_ms
 from applier.sink.control.table_record import TableRecord
 
 _VERSIONLESS = "its columns are not known any more, as control table table_versions was lost"
@@ -31,9 +31,6 @@ class ControlTables(Protocol):
 
     def confirm(self) -> None:
         """Raise CheckpointConflict once another process has the changefeed."""
-
-    def load_versions(self) -> list[TableVersion]:
-        """All table versions."""
 
     def save_versions(self, versions: Iterable[TableVersion]) -> None:
         """Keep table versions."""
@@ -120,7 +117,7 @@ class State:
     _writing: threading.RLock = field(default_factory=threading.RLock)
 
     @staticmethod
-    def load(control: ControlTables, checkpoint: Checkpoint) -> State:
+    def load(control: Control, checkpoint: Checkpoint) -> State:
         """State as of a checkpoint that this process has just taken."""
         state = State(control, checkpoint, {(item.name, item.version): item for item in control.load_versions()})
         state.restore()

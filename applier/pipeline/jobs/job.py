@@ -45,10 +45,6 @@ class JobLedger:
         """See `Control.confirm`."""
         self.main.control.confirm()
 
-    def load_versions(self) -> list[TableVersion]:
-        """All table versions."""
-        return list(self.main.versions.values())
-
     def save_versions(self, versions: Iterable[TableVersion]) -> None:
         """See `Control.save_versions`."""
         self.main.control.save_versions(versions)
@@ -187,9 +183,7 @@ def job(kind: type[_Run], main: Pipeline, resuming: Resuming) -> _Run:
         config=config,
         scanner=replace(main.scanner, parks=parks, keep_bad=main.scanner.keep_bad if is_held else True),
         targets=targets,
-        ddl_handler=applier(
-            targets, state, config.ddl, config.tables, targets.maker.rules, past(main.state.control.decisions())
-        ),
+        ddl_handler=applier(targets, state, config.ddl, past(main.state.control.decisions())),
         state=state,
         maintenance=Maintenance(MaintenanceSection(tasks=()), targets, state.control.confirm),
     )

@@ -66,9 +66,6 @@ class DecodeTask:
         marks: What DDL say of the rows.
         skip: Offsets of messages that were set aside as dead letters, and the tables whose rows in them are; none for
             the whole message.
-        moving: Tables that a DDL of the window makes, or takes the name off: a message without a commit ts that may be
-            of one is read again behind that DDL.
-        late: In offset order what shows rows that come behind a DDL of an earlier step.
         try_all: Try the values of every row, not only those of the last of its key: what was set aside may bring
             one to light that cannot be used either, and so on.
         limits: What the task may take, and how its rows are cut.

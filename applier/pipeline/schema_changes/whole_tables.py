@@ -9,9 +9,7 @@ from itertools import groupby
 
 from applier.changefeed.completeness import LIVE, Reason
 from applier.changefeed.event import SchemaChange
-from applier.changefeed.filter import TableFilter
 from applier.changefeed.table import TableName
-from applier.config.settings import TablesSection
 from applier.ddl import actions
 from applier.errors import RELOAD, SchemaChangeRefused, TableMismatch
 from applier.pipeline.scan.statements import Ddl
@@ -35,7 +33,6 @@ class TableDdl:
 
     targets: TargetTables
     state: State
-    settings: TablesSection
 
     def apply(self, change: SchemaChange, action: actions.Action) -> None:
         """Apply an action on whole tables; others, such as those on views, change nothing.
@@ -62,7 +59,7 @@ class TableDdl:
         needed = (*done.leaving(()), *done.emptied, *done.thinned)
         if not needed or any(name in self.state.tables or self.targets.writer(name) is not None for name in needed):
             return False
-        admits = TableFilter(self.settings.include).admits
+        admits = self.targets.include.admits
         return not any(self.is_renamed(change, to) or not admits(table) for table, to in done.moved)
 
     def _create(self, change: SchemaChange, create: actions.CreateTable) -> None:
@@ -116,9 +113,9 @@ class TableDdl:
             self.targets.forget(name)
             return
         is_parked = name in self.state.parked
-        stays = not TableFilter(self.settings.include).admits(name) if is_parked else is_passed
+        stays = not self.targets.include.admits(name) if is_parked else is_passed
         # What others alone have written is not the changefeed's to drop.
-        if self.settings.on_drop == "drop" and not stays and writer.known is not None:
+        if self.targets.maker.settings.on_drop == "drop" and not stays and writer.known is not None:
             moved_names.begin(self.state)
             self.targets.confirm()
             self.targets.catalog.drop(writer.table.identifier, purge=True)
@@ -140,7 +137,7 @@ class TableDdl:
 
         A name that `tables.include` leaves out, and that a table has only within the statement, is as any other.
         """
-        admits = TableFilter(self.settings.include).admits
+        admits = self.targets.include.admits
         if not admits(rename.table) and rename.table not in self.state.tables:
             what = f"Table {rename.table} becomes {rename.to}, which is replicated, but its rows so far are not here."
             raise SchemaChangeRefused(what, RELOAD)
@@ -174,7 +171,7 @@ class TableDdl:
 
     def come_back(self, names: Sequence[TableName], reason: Reason) -> None:
         """Park tables whose rows came back unseen; what is kept of them from before is no longer what they are."""
-        admits = TableFilter(self.settings.include).admits
+        admits = self.targets.include.admits
         for name in filter(admits, names):
             parking.park(self.state, self.targets, name, reason)
             self._make_way(name)
@@ -206,7 +203,7 @@ class TableDdl:
         """Leave a renamed table out, or let it come back, as `tables.include` says of its new name."""
         for rename in group:
             if isinstance(rename, actions.RenameTable):
-                is_wanted = TableFilter(self.settings.include).admits(rename.last)
+                is_wanted = self.targets.include.admits(rename.last)
                 parking.follow_include(self.state, self.targets, rename.to, is_wanted=is_wanted)
 
     def _rename_parked(self, change: SchemaChange, rename: actions.RenameTable) -> None:

@@ -11,6 +11,7 @@ from typing import TypeVar
 from applier.changefeed.applied_offsets import AppliedOffsets
 from applier.changefeed.checkpoint import Checkpoint
 from applier.changefeed.completeness import Completeness
+from applier.changefeed.filter import TableFilter
 from applier.changefeed.route import Route
 from applier.changefeed.table import TableName, TableVersion
 from applier.config.readers import refuse_unreadable
@@ -58,6 +59,11 @@ class TargetTables:
     _dropped: set[tuple[str, ...]] = field(default_factory=set, init=False)
     _writers: dict[tuple[str, ...], TableWriter] = field(default_factory=dict, init=False)
     _pool: ThreadPoolExecutor | None = field(default=None, init=False)
+
+    @property
+    def include(self) -> TableFilter:
+        """Which upstream tables are followed."""
+        return TableFilter(self.maker.settings.include)
 
     def identifier(self, name: TableName) -> tuple[str, ...]:
         """Where an upstream table goes: a table that is known is spelt as it was when it was made."""
