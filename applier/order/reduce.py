@@ -222,19 +222,16 @@ class BlockGroup:
     Attributes:
         version: The version, with the types that count.
         by_place: As in `last_per_key`.
-        taken: Rows that it was given.
     """
 
     version: TableVersion
     by_place: bool = False
-    taken: int = 0
     _chunks: list[pa.Table] = field(default_factory=list)
     _rows: int = 0
     _survivors: int = 0
 
     def add(self, block: ColumnBlock, partition: int, offsets: Ints) -> None:
         """Take the rows of a block; `offsets` are those of the messages that the block's places count."""
-        self.taken += len(block.places)
         count, op = len(block.places), block.op
         # Of a deleted row only the key counts; the other columns become NULL beside rows that have them.
         names = block.key if op is Op.DELETE else tuple(block.columns)

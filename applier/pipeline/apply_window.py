@@ -26,7 +26,7 @@ from applier.errors import (
 )
 from applier.order.feed_order import FeedOrder
 from applier.pipeline import account
-from applier.pipeline.batches.batch import Batch, ReadExtent, segments_below
+from applier.pipeline.batches.batch import Batch, ReadExtent
 from applier.pipeline.batches.commit import commit, doubt
 from applier.pipeline.batches.stager import Stager, StagerHere, stager_of
 from applier.pipeline.dead_letters import set_aside
@@ -318,12 +318,11 @@ class WindowApplier:
 
 
 def _before(ddl: Ddl, scan: WindowScan, due: Mapping[tuple[TableName, int], object]) -> list[tuple[TableName, int]]:
-    """Table and segment of the rows that are due before a DDL."""
+    """Table and segment of the rows that are due before a DDL: one of a table, as earlier DDL took theirs."""
+    cuts = scan.job.marks.cuts
+    below = {name: cuts[name].index(ddl.commit_ts) for name in ddl.parts() if ddl.commit_ts in cuts.get(name, ())}
     return [
-        (name, number)
-        for name in ddl.parts()
-        for below in [at for at, ts in enumerate(scan.job.marks.cuts.get(name, ())) if ts == ddl.commit_ts]
-        for number in segments_below(due, name, below)
+        (name, number) for name in below for owner, number in sorted(due) if owner == name and number <= below[name]
     ]
 
 

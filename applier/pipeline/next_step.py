@@ -148,10 +148,10 @@ class StepReader:
         most_bytes = self._size.most_bytes
         while True:
             where = self._place(window, bounds, is_whole=most_bytes == NO_LIMIT)
+            limits = self._size.limits(most_bytes)
             if where is Where.TASKS:
-                known = replace(known, splits=splits(self.targets, self.state.tables))
+                limits = replace(limits, splits=splits(self.targets, self.state.tables))
             try:
-                limits = self._size.limits(most_bytes)
                 return window, self.scanner.scan(window, known, stopwatch, where=where, limits=limits)
             except WindowTooLargeError as found:
                 self._size.learn(found.size, found.messages)

@@ -214,8 +214,3 @@ class Merging(NamedTuple):
             return merge(parts, self.shape, by_place=self.by_place, exact=self.exact)
         except pa.ArrowTypeError:
             raise retyped(self.name) from None
-
-
-def segments_below(due: Mapping[tuple[TableName, int], object], name: TableName, upto: int) -> list[int]:
-    """Segments of a table that are due before a DDL: one at the most, as earlier DDL took theirs."""
-    return sorted(number for owner, number in due if owner == name and number <= upto)

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Mapping
+from dataclasses import dataclass
 from functools import cached_property
 
 from applier.changefeed.applied_offsets import AppliedOffsets
@@ -26,12 +26,10 @@ class Known:
     Attributes:
         state: Where the changefeed is.
         ends: Partitions that TiCDC uses, with the offsets that the source ended at after the window was chosen.
-        splits: As `Limits.splits`.
     """
 
     state: State
     ends: Mapping[TopicPartition, int]
-    splits: Mapping[TableName, Sequence[int]] = field(default_factory=dict)
 
     @staticmethod
     def of(state: State, bounds: Mapping[TopicPartition, OffsetRange], partitions: int | None) -> Known:

@@ -104,9 +104,7 @@ class WindowScanner:
         late = known.late_in(order)
         self.unsplit.update(known.topics[name] for name in known.counted & known.topics.keys())
         marks = DdlMarks(typed=typed, changed=known.changed if self.rows_describe else {}, late=late)
-        limits = replace(
-            limits, unsplit=frozenset(self.unsplit), splits=known.splits, piece_rows=self.template.limits.piece_rows
-        )
+        limits = replace(limits, unsplit=frozenset(self.unsplit), piece_rows=self.template.limits.piece_rows)
         job = replace(self.template, order=order, marks=marks, limits=limits)
         found = WindowScan(window, dict(known.resolved), job, ceiling=self.ceiling)
         found.job = replace(job, marks=replace(marks, shown=shown(found, known)))
