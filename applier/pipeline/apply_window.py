@@ -10,6 +10,7 @@ from typing import cast
 from applier import wording
 from applier.changefeed.completeness import Reason, Why
 from applier.changefeed.fate import Fate, Fates
+from applier.changefeed.filter import TableFilter
 from applier.changefeed.position import FeedPosition
 from applier.changefeed.table import TableName, TableVersion
 from applier.config.settings import Config
@@ -25,7 +26,6 @@ from applier.errors import (
     TerminalError,
 )
 from applier.order.feed_order import FeedOrder
-from applier.pipeline import account
 from applier.pipeline.batches.batch import Batch, ReadExtent
 from applier.pipeline.batches.commit import commit, doubt
 from applier.pipeline.batches.stager import Stager, StagerHere, stager_of
@@ -115,13 +115,13 @@ class WindowApplier:
         self.stager = stager_of(scan, self.places)
         parked = self.state.parked
         doubted = self._judge(scan)
-        account.check(scan, parked, self.state)
+        _check_account(scan, parked, self.state)
         table_records.keep(self.state, self.targets)
         self._make(described, scan)
         with stopwatch.stage("apply"):
             written = self._in_turn(scan, parked | scan.parking.keys(), doubted)
         self._doubt_letters(scan, doubted)
-        self.fates = account.settled(scan.results.fates, written, self.state.parked)
+        self.fates = _settled(scan.results.fates, written, self.state.parked)
         return len(written)
 
     def _judge(self, scan: WindowScan) -> Doubted:
@@ -340,4 +340,44 @@ def _by_names_of_now(names: Iterable[TableName], ddl: Sequence[Ddl]) -> set[Tabl
     found = set(names)
     for action in (action for item in ddl for action in item.actions):
         found.update(to for table, to in effect(action).moved if table in found)
+    return found
+
+
+def _check_account(scan: WindowScan, parked: Collection[TableName], state: State) -> None:
+    """Hold what becomes of each change of a window against what the state of its table says.
+
+    A change without a fate is a defect, and ends the step before it commits anything. `parked` are the tables that
+    were parked before the window; its dead letters are kept, and tables with a bad message are parked.
+
+    Raises:
+        AssertionError: Something is passed over without a word.
+    """
+    found = scan.results
+    read, total = found.measures["entries"], found.fates.total()
+    if read != total or found.bad or found.waiting:
+        msg = f"{read} changes were read, and {total} have a fate: {dict(found.counts)}"
+        raise AssertionError(msg)
+    admits = TableFilter(scan.job.include).admits
+    for fate, name in found.fates:
+        if fate is Fate.LEFT_OUT and name is not None and admits(name) and name not in parked:
+            _must(name in state.parked, f"changes of table {name} are left out, and it is not parked")
+        elif fate is Fate.SET_ASIDE:
+            _must(bool(scan.bad), "a message is set aside, and no dead letter holds it")
+        elif fate is Fate.DOUBTED:
+            _must(name in found.late, f"changes of table {name} came late, and no table lacks them for that")
+    for fate, _ in found.fates:
+        _must(fate is not Fate.HELD or bool(found.held), "changes are to be read again, and no offset is held for them")
+
+
+def _must(is_so: bool, what: str) -> None:  # noqa: FBT001 - an assertion
+    if not is_so:
+        raise AssertionError(what)
+
+
+def _settled(fates: Fates, written: Collection[TableName], parked: Collection[TableName]) -> Fates:
+    """The fates behind a step: what a table did not take that was parked in it is left out."""
+    found: Fates = Counter()
+    for (fate, name), count in fates.items():
+        is_parked = fate is Fate.APPLIED and name in parked and name not in written
+        found[Fate.LEFT_OUT if is_parked else fate, name] += count
     return found

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, closing, contextmanager, suppress
 from dataclasses import replace
 from functools import partial
@@ -302,9 +301,8 @@ def fence_tables(targets: TargetTables, names: Iterable[TableName], upto: int) -
         table = targets.catalog.load(identifier)
         return None if table is None else fence(table, targets.feed.name, targets.feed.epoch, upto)
 
-    with ThreadPoolExecutor(targets.sink.threads) as pool:
-        tables = dict.fromkeys(targets.identifier(name) for name in names)
-        return [fenced for fenced in pool.map(guarded, tables) if fenced is not None]
+    tables = dict.fromkeys(targets.identifier(name) for name in names)
+    return [fenced for fenced in targets.side_by_side(guarded, list(tables)) if fenced is not None]
 
 
 @contextmanager

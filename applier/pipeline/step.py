@@ -21,12 +21,12 @@ from applier.errors import (
     TransientError,
 )
 from applier.order.feed_order import passed
-from applier.order.watermark import silent
 from applier.pipeline.apply_window import WindowApplier
 from applier.pipeline.maintenance import Maintenance
 from applier.pipeline.next_step import NextStep, StepReader
 from applier.pipeline.scan.scanner import WindowScanner
 from applier.pipeline.scan.task_result import Waiting
+from applier.pipeline.scan.watermarks import silent
 from applier.pipeline.schema_changes import moved_names
 from applier.pipeline.schema_changes.apply import DdlApplier
 from applier.pipeline.since import since

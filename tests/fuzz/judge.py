@@ -29,10 +29,9 @@ from applier.decode.options import DecoderOptions
 from applier.decode.values.convert import to_array
 from applier.errors import DecodeError, SchemaChangeRefused, ValueRefused
 from applier.order.reduce import META
-from applier.pipeline.scan.ddl_marks import DdlMarks
 from applier.pipeline.scan.decode_task import DecodeTask, _TaskState
 from applier.pipeline.scan.task_result import TaskResult
-from applier.pipeline.scan.task_versions import TaskVersions
+from applier.pipeline.scan.task_versions import DdlMarks, TaskVersions
 from tests.fuzz.corpus import Feed, Message
 
 SLOWEST = 2.0

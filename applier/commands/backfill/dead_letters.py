@@ -16,8 +16,8 @@ from applier.commands.backfill.beginnings import changed_since
 from applier.commands.backfill.bounds import LOST_HINT, OPEN, Bound, Range, resolve
 from applier.commands.backfill.request import Request
 from applier.errors import SourceLost
-from applier.pipeline.scan.ddl_marks import DdlMarks
 from applier.pipeline.scan.task_result import TaskResult
+from applier.pipeline.scan.task_versions import DdlMarks
 from applier.pipeline.state import ControlTables
 from applier.pipeline.step import Pipeline
 from applier.runtime.retry import with_retry

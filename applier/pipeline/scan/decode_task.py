@@ -33,11 +33,9 @@ from applier.errors import BatchRefused, DecodeError, TransientError
 from applier.order.barrier import Barrier
 from applier.order.feed_order import FeedOrder, ResolvedOrder, undated_ddl
 from applier.order.pieces import PIECE_ROWS
-from applier.pipeline.scan.admission import Admission
-from applier.pipeline.scan.ddl_marks import DdlMarks
-from applier.pipeline.scan.row_groups import RowGroups
+from applier.pipeline.scan.row_groups import Admission, RowGroups
 from applier.pipeline.scan.task_result import TaskResult
-from applier.pipeline.scan.task_versions import TaskVersions
+from applier.pipeline.scan.task_versions import DdlMarks, TaskVersions
 
 _MEMORY_HINT = (
     "Raise spark.driver.memory and source.max_message_bytes; messages that the producer compressed together with it "

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from contextlib import suppress
 
 from applier.changefeed.event import Resolved
@@ -14,7 +14,6 @@ from applier.ddl.actions import effect
 from applier.decode.decoder import Decoder
 from applier.errors import DecodeError
 from applier.order.barrier import in_order
-from applier.order.watermark import watermark
 from applier.pipeline.scan.known import Known
 from applier.pipeline.scan.statements import Ddl, read_all
 from applier.pipeline.scan.window_scan import WindowScan
@@ -77,7 +76,7 @@ def _retired(found: WindowScan, known: Known) -> set[str]:
     do. TiCDC sends a watermark only after all that it covers has arrived: what was not there when the newest of the
     other topics' watermarks was seen is above it.
     """
-    topics = {**known.topics, **found.topics}
+    topics = {**known.state.topics, **found.topics}
     live = set(_live(topics, found, known).values())
     emptied: dict[str, int] = {}
     for barrier in found.results.barriers:
@@ -123,3 +122,23 @@ def _sent_again(found: WindowScan, known: Known) -> set[TableName]:
     names = spelling(found, known)
     done = [effect(action) for barrier in past for action in Ddl.of(barrier, names).actions]
     return {name for each in done for name in each.leaving(list(found.topics))}
+
+
+def advance(known: Mapping[TopicPartition, int], seen: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
+    """Resolved ts per partition after `seen`; a smaller one is a replay after a restart of TiCDC."""
+    merged = dict(known)
+    for partition, resolved_ts in seen.items():
+        merged[partition] = max(resolved_ts, merged.get(partition, 0))
+    return merged
+
+
+def watermark(resolved: Mapping[TopicPartition, int], used: Collection[TopicPartition]) -> int | None:
+    """The smallest resolved ts over the partitions in use, or None until each of them has one."""
+    if not used or any(partition not in resolved for partition in used):
+        return None
+    return min(resolved[partition] for partition in used)
+
+
+def silent(resolved: Mapping[TopicPartition, int], used: Collection[TopicPartition]) -> list[TopicPartition]:
+    """Partitions in use that never sent a resolved ts, in order."""
+    return sorted(partition for partition in used if partition not in resolved)

@@ -24,9 +24,9 @@ from applier.decode.options import DecoderOptions
 from applier.order.feed_order import OffsetOrder, Passage, ResolvedOrder
 from applier.order.merge import merge_keyed
 from applier.pipeline.scan import decode_task
-from applier.pipeline.scan.ddl_marks import DdlMarks
 from applier.pipeline.scan.decode_task import DecodeTask
 from applier.pipeline.scan.task_result import TaskResult
+from applier.pipeline.scan.task_versions import DdlMarks
 from tests.unit.decode.avro_messages import EXTENSION, ID, TS, Schemas, column, record
 
 SCHEMAS = Schemas(
