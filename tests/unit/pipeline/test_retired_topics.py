@@ -113,7 +113,8 @@ def test_the_topic_of_a_table_that_was_dropped_holds_nothing_when_all_of_it_is_s
         Barrier(SchemaChange(ts, sql, "shop"), "feed_shop_parts" if "parts" in sql else _PLACES[_LEFT].topic, position)
         for ts, sql, position in zip((7, 10), sqls, (Position(0, 0, 0), Position(0, 1, 0)), strict=False)
     ]
-    found = WindowScan(Window({}), dict(_known().state.checkpoint.resolved), _TEMPLATE, results=TaskResult(barriers=barriers))
+    resolved = _known().state.checkpoint.resolved
+    found = WindowScan(Window({}), dict(resolved), _TEMPLATE, results=TaskResult(barriers=barriers))
     found.topics[_LEFT] = _PLACES[_LEFT].topic
     known = _known(tables=Tables([TableVersion(_FOLLOWED, 1, ())]))
 
