@@ -14,7 +14,7 @@ from applier.changefeed.event import Op
 from applier.changefeed.table import Keyed, Keyless, TableShape
 from applier.changefeed.ts import LOGICAL
 from applier.order.bags import Image, changes, images
-from applier.order.latest import last_per_key
+from applier.order.latest import last_per_key, numbers
 from applier.order.reduce import data_of
 
 
@@ -45,7 +45,7 @@ def merge_keyed(
     rows = pa.concat_tables(parts, promote_options="permissive").combine_chunks()
     if len(parts) > 1:
         rows = last_per_key(rows, key, by_place=by_place)
-    first, present = _numbers(rows, "\0first_op"), _numbers(rows, "\0present")
+    first, present = numbers(rows, "\0first_op"), numbers(rows, "\0present")
     fresh = first == Op.INSERT
     gone = ~present & ~fresh if exact else ~present
     return ChangeBatch(
@@ -101,8 +101,3 @@ def _counted(
             runs[ts, within, change, present, image][number, partition, run] += 1
     for (*_, present, image), counts in runs.items():
         yield (present, image), max(counts.values())
-
-
-def _numbers(rows: pa.Table, name: str) -> np.ndarray:
-    numbers: np.ndarray = rows[name].to_numpy()
-    return numbers

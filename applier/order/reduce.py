@@ -77,11 +77,7 @@ class KeylessEvent:
 
 @dataclass(slots=True)
 class KeyedGroup:
-    """Changes of one table version with a key; `latest.ends` says which count.
-
-    Attributes:
-        by_place: As in `last_per_key`.
-    """
+    """Changes of one table version with a key; `latest.ends` says which count, and what `by_place` is."""
 
     version: TableVersion
     by_place: bool = False
@@ -217,12 +213,7 @@ _REDUCE_BLOCK_ROWS = 100_000
 
 @dataclass(slots=True)
 class BlockGroup:
-    """Changes of one table version with a key, reduced by column.
-
-    Attributes:
-        version: The version, with the types that count.
-        by_place: As in `last_per_key`.
-    """
+    """Changes of one table version with a key, reduced by column; `by_place` as in `last_per_key`."""
 
     version: TableVersion
     by_place: bool = False

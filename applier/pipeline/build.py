@@ -144,14 +144,10 @@ def _announce_new_catalog(config: Config) -> bool:
     file = config.catalog.sqlite_file
     if file is None or file.exists():
         return False
-    _refuse_lost(config)
-    logger().warning("catalog is new", file=str(file.absolute()), reason=new_lake(config), hint=WAY_TO_THE_LAKE)
-    return True
-
-
-def _refuse_lost(config: Config) -> None:
     if (error := lost_catalog(config)) is not None:
         raise error
+    logger().warning("catalog is new", file=str(file.absolute()), reason=new_lake(config), hint=WAY_TO_THE_LAKE)
+    return True
 
 
 def last_state(catalog: Catalog, name: str) -> State:
@@ -181,8 +177,8 @@ def taken(
         if is_lost:
             refuse_gaps(name, catalog.name, source.bounds())
         elif checkpoints.is_absent(catalog.load, name):
-            if lost_catalog(config) is not None and not catalog.namespaces():
-                _refuse_lost(config)
+            if (error := lost_catalog(config)) is not None and not catalog.namespaces():
+                raise error
             decoder = build(config.changefeed.protocol, decoder_options(config))
             with terminal.waiting("asking the source what it holds"):
                 look_first(source, decoder, config.changefeed.protocol, config.catalog)
@@ -195,7 +191,9 @@ def taken(
             look(last_state(catalog, name), source)
         control = Control.open(catalog, name, is_new=not is_lost and checkpoints.is_unwritten(catalog.load, name))
         left = lost_control.left_tables(catalog, name) if is_lost else []
-        lost_epoch = _newest_epoch(catalog, name, left) if is_lost else 0
+        # Control tables and others are stamped with the epochs of the processes that may be alive.
+        stamped = [checkpoints.lost_epoch(catalog.load, name), *(item.stamp.epoch for item in left)]
+        lost_epoch = max(stamped) if is_lost else 0
     checkpoint, why = control.take(me, config.run.lease_seconds, take_over=take_over, lost_epoch=lost_epoch)
     if is_lost:
         logger().warning("checkpoints are lost, the feed is read from its beginning", epoch=checkpoint.epoch)
@@ -205,11 +203,6 @@ def taken(
     lost_control.keep_decided(control, checkpoint, left)
     logger().info("changefeed taken", changefeed=config.changefeed.name, epoch=checkpoint.epoch, because=why)
     return control, checkpoint
-
-
-def _newest_epoch(catalog: Catalog, name: str, left: Sequence[LeftTable]) -> int:
-    """The highest epoch that any table of the changefeed is stamped with, control tables included."""
-    return max([checkpoints.lost_epoch(catalog.load, name), *(item.stamp.epoch for item in left)])
 
 
 def _assembled(config: Config, runner: Runner, catalog: Catalog, state: State) -> Pipeline:
@@ -266,7 +259,7 @@ def assemble(config: Config, runner: Runner, catalog: Catalog, state: State) -> 
     )
     ddl_handler = DdlApplier(targets, state, config.ddl)
     ddl_handler.is_stopped = config.changefeed.on_table_error == "stop"
-    maintenance = Maintenance(config.maintenance, targets, state.control.confirm)
+    maintenance = Maintenance(config.maintenance, targets)
     state.config_path = config.path
     pipeline = Pipeline(config, runner.source, scanner, targets, ddl_handler, state, maintenance)
     pipeline.restore()

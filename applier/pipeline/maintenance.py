@@ -68,7 +68,6 @@ class _Memory:
     """What is remembered of one table.
 
     Attributes:
-        due: Work that pays, and has not been done yet.
         head: Its head at the last look.
         commits: Looks that found another head.
         next_look: When to look at what only time changes; 0 before the first look.
@@ -86,15 +85,10 @@ class _Memory:
 
 @dataclass(slots=True)
 class Maintenance:
-    """Maintains the tables of a changefeed.
-
-    Args:
-        confirm: Raises CheckpointConflict once another process has taken the changefeed.
-    """
+    """Maintains the tables of a changefeed."""
 
     settings: MaintenanceSection
     targets: TargetTables
-    confirm: Callable[[], None]
     clock: Clock = time.monotonic
     _budget: Budget = field(init=False)
     _memories: dict[tuple[str, ...], _Memory] = field(default_factory=dict, init=False)
@@ -130,7 +124,7 @@ class Maintenance:
                 if self.clock() >= end or not self._budget.allows():
                     return +done
                 end = min(end, self.clock() + self.settings.pause_seconds)
-                self.confirm()
+                self.targets.confirm()
                 done.update(self._run(task, upkeep, memory, checkpoint))
         return +done
 

@@ -73,15 +73,11 @@ class State:
 
     Attributes:
         control: The control tables; this process holds the changefeed.
-        checkpoint: The newest checkpoint.
-        versions: All table versions known.
         tables: Each upstream table as its DDL left it.
-        topics: The topic of each table.
         ahead: Resolved ts of tables that a crash inside a step left ahead of the checkpoint; 0 in offset order.
         covered: In offset order what tables have beyond the checkpoint, by place.
         ddl: DDL that were decided at or above the checkpoint.
         topic_ids: What distinguishes each topic from another of its name, as last asked; the next checkpoint keeps it.
-        protocol: Protocol of the messages that are read.
         completeness: Whether each table holds every row of its upstream table.
         loaded: TSO of the export that the rows of a table come from.
         supplied: Tables as the configuration declares them; each counts until the feed first concerns its table.

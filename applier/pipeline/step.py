@@ -47,7 +47,6 @@ class Step:
     Attributes:
         moved: True if the checkpoint advanced.
         complete: True if everything up to the ends that were asked for has been read.
-        status: The status line.
         waiting: Rows whose schema has not come.
         silent: Partitions that never sent a resolved ts.
         error: The bad message that the next step would begin with.

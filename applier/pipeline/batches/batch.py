@@ -163,12 +163,9 @@ class Fit:
     """Brings rows of a part into the columns of an Iceberg table, in any process.
 
     Attributes:
-        version: The version of the part.
         gone: Columns of it that the table lacks rightly.
         schema: Columns of the Iceberg table.
-        table: Its name, for messages.
         added: The table as its DDL left it, where it may have columns that the version lacks.
-        rules: How types map.
     """
 
     version: TableVersion

@@ -92,11 +92,7 @@ class RowsHere:
 
 @dataclass(frozen=True, slots=True)
 class StagerHere:
-    """Stages the batches of a window in this process, a table at a time.
-
-    Attributes:
-        kept: What has the rows, where tasks keep them.
-    """
+    """Stages the batches of a window in this process, a table at a time."""
 
     kept: KeptRows | None = None
 
@@ -120,11 +116,7 @@ class ShareTask:
     Attributes:
         fits: By task and part what fits the rows.
         wanted: Pieces of each part with their marks, and whether only some of their rows belong to the share.
-        merging: Merges the parts.
-        stage: Stages what they make.
-        share: The share.
         splits: As of `pieces.cut`.
-        size: Bytes of its rows.
     """
 
     fits: Mapping[tuple[int, int], Fit]
@@ -178,10 +170,6 @@ class RowsInTasks:
     """Rows of a batch that stay in tasks; see `RowsHere`.
 
     Attributes:
-        stager: Stages all batches of the window.
-        batch: The batch.
-        fits: What fits its parts.
-        merging: What merges them.
         plan: How it was, or will be, staged; None where that is left to the attempts to commit.
         outcome: What became of it by this plan.
     """
@@ -251,13 +239,7 @@ class RowsInTasks:
 
 @dataclass(frozen=True, slots=True)
 class StagerInTasks:
-    """Stages in the tasks that keep the rows of a window; see `StagerHere`.
-
-    Attributes:
-        kept: What has the rows.
-        splits: As of `Limits`.
-        size: Bytes of all of them.
-    """
+    """Stages in the tasks that keep the rows of a window; see `StagerHere`."""
 
     kept: KeptRows
     splits: Mapping[TableName, Sequence[int]]

@@ -108,7 +108,6 @@ class JobRun:
     """Applies a range to copies.
 
     Args:
-        main: The pipeline of the changefeed.
         is_held: A backfill shows the copies, or keeps them.
     """
 
@@ -185,7 +184,7 @@ def job(kind: type[_Run], main: Pipeline, resuming: Resuming) -> _Run:
         targets=targets,
         ddl_handler=applier(targets, state, config.ddl, past(main.state.control.decisions())),
         state=state,
-        maintenance=Maintenance(MaintenanceSection(tasks=()), targets, state.control.confirm),
+        maintenance=Maintenance(MaintenanceSection(tasks=()), targets),
     )
     pipeline.restore()
     return kind(main, pipeline, copies, Handover(main, state, copies), is_held)

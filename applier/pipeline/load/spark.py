@@ -38,7 +38,6 @@ class Staged(NamedTuple):
     """What a job, or a task of it, has written.
 
     Attributes:
-        files: The data files.
         zero_dates: Zero dates that became NULL.
         ranges: The keys of each file of the export, or of each part of it.
     """

@@ -55,13 +55,11 @@ class DecodeTask:
 
     Attributes:
         protocol: TiCDC's name of the protocol.
-        options: Options of its decoder.
         rules: How the configuration bends the type mapping.
         include: Filter rules; rows of other tables are counted and passed.
         versions: Table versions known so far.
         upto: The watermark: rows above it are left for a later step.
         order: What places the rows, and which of them the tables have.
-        marks: What DDL say of the rows.
         skip: Offsets of messages that were set aside as dead letters, and the tables whose rows in them are; none for
             the whole message.
         try_all: Try the values of every row, not only those of the last of its key: what was set aside may bring
@@ -146,12 +144,7 @@ def _taken_apart(
 
 
 class _TaskState:
-    """State of one decode task.
-
-    Attributes:
-        found: What it has found.
-        rows: Rows that it has still to make parts of that.
-    """
+    """State of one decode task."""
 
     def __init__(self, job: DecodeTask, decoder: Decoder) -> None:
         self._job = job

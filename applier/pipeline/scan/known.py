@@ -21,7 +21,6 @@ class Known:
     """What a changefeed knows before a window is read, as a scan asks for it; nothing of it changes meanwhile.
 
     Attributes:
-        state: Where the changefeed is.
         ends: Partitions that TiCDC uses, with the offsets that the source ended at after the window was chosen.
     """
 

@@ -151,9 +151,6 @@ class BadMessage:
     """A message that cannot be decoded, or whose row does not fit its table.
 
     Attributes:
-        partition: Its partition.
-        offset: Its offset.
-        error: Why.
         tables: Tables that its rows may be of; () where they are not known.
     """
 

@@ -52,9 +52,7 @@ class Changefeed:
     """The changefeed whose rows are written.
 
     Attributes:
-        name: Its name.
         epoch: Epoch of this applier.
-        order: What places its changes.
         filtered: It leaves out rows, so no key may be taken for new.
     """
 
