@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, closing, contextmanager, suppress
 from dataclasses import replace
 from functools import partial
@@ -39,7 +39,6 @@ from applier.pipeline.state import State, keep_end, take_names
 from applier.pipeline.step import Pipeline
 from applier.pipeline.tables import completeness, lost_control
 from applier.pipeline.tables.changefeed import Changefeed, Recorder
-from applier.pipeline.tables.lost_control import LeftTable
 from applier.pipeline.tables.table_maker import TableMaker
 from applier.pipeline.tables.target_tables import TargetTables
 from applier.runtime import terminal
@@ -191,9 +190,9 @@ def taken(
             look(last_state(catalog, name), source)
         control = Control.open(catalog, name, is_new=not is_lost and checkpoints.is_unwritten(catalog.load, name))
         left = lost_control.left_tables(catalog, name) if is_lost else []
-        # Control tables and others are stamped with the epochs of the processes that may be alive.
-        stamped = [checkpoints.lost_epoch(catalog.load, name), *(item.stamp.epoch for item in left)]
-        lost_epoch = max(stamped) if is_lost else 0
+        lost_epoch = 0
+        if is_lost:  # Any table of the changefeed may have the highest stamp, control tables included.
+            lost_epoch = max([checkpoints.lost_epoch(catalog.load, name), *(item.stamp.epoch for item in left)])
     checkpoint, why = control.take(me, config.run.lease_seconds, take_over=take_over, lost_epoch=lost_epoch)
     if is_lost:
         logger().warning("checkpoints are lost, the feed is read from its beginning", epoch=checkpoint.epoch)
