@@ -23,7 +23,7 @@ from applier.changefeed.packing import packed
 from applier.changefeed.table import Keyless, TableName
 from applier.consume.source import KeptRows, PieceId
 from applier.errors import ApplierError, OutsideRefused, TableMismatch, TransientError, worst
-from applier.order.bags import IMAGE, together
+from applier.order.merge import IMAGE, together
 from applier.order.pieces import Pieces, Share, shares, within
 from applier.pipeline.batches.batch import Batch, Fit, Merging
 from applier.pipeline.scan.task_result import Part, read_pieces
