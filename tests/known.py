@@ -13,7 +13,7 @@ from applier.ddl.schema_tracker import Tables
 from applier.pipeline.scan.known import Known
 from applier.pipeline.state import State
 
-_OF_STATE = {"topics": "topics", "versions": "versions", "covered": "covered", "loaded": "loaded", "lives": "lives"}
+_OF_STATE = {"topics", "versions", "covered", "loaded", "lives"}
 
 
 def known_at(
@@ -31,14 +31,14 @@ def known_at(
         ends: As of `Known`.
         applied: The resolved ts.
         tables: The tables.
-        resolved: As of `Known`.
+        resolved: As of `Checkpoint`.
         passed: As of `Checkpoint`.
-        fields: Others of `Known`, and `applied_of`, which is `State.ahead`.
+        fields: Others of `Known` and `State`, and `applied_of`, which is `State.ahead`.
     """
     readings = {place: Reading(0, ts) for place, ts in (resolved or {}).items()}
     state = State(Mock(), Checkpoint(1, 1, applied, 0, Holder("t", "h"), partitions=readings, passed=passed or {}))
     state.tables, state.ahead = tables or Tables(), fields.pop("applied_of", {})
-    for name in _OF_STATE.keys() & fields.keys():
+    for name in _OF_STATE & fields.keys():
         setattr(state, name, fields.pop(name))
     found = Known(state, ends)
     found.__dict__.update(fields)

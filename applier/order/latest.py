@@ -27,11 +27,11 @@ def last_per_key(rows: pa.Table, key: Sequence[str], *, by_place: bool = False) 
         return rows
     several = np.flatnonzero(np.bincount(codes)[codes] > 1)
     codes, rest = codes[several], rows.take(several) if len(several) < len(rows) else rows
-    last, first = ends(codes, *(_numbers(rest, name) for name in _ORDER), by_place=by_place)
+    last, first = ends(codes, *(numbers(rest, name) for name in _ORDER), by_place=by_place)
     chosen = several[last]
     for name in ("\0first_ts", "\0first_op"):
-        values = _numbers(rows, name).copy()
-        values[chosen] = _numbers(rest, name)[first]
+        values = numbers(rows, name).copy()
+        values[chosen] = numbers(rest, name)[first]
         rows = rows.set_column(rows.schema.get_field_index(name), name, pa.array(values))
     kept = np.ones(len(rows), bool)
     kept[several] = False
@@ -105,6 +105,7 @@ def _in_order(codes: np.ndarray, stamps: np.ndarray, ties: Sequence[np.ndarray],
     return chosen
 
 
-def _numbers(rows: pa.Table, name: str) -> np.ndarray:
-    numbers: np.ndarray = rows[name].to_numpy()
-    return numbers
+def numbers(rows: pa.Table, name: str) -> np.ndarray:
+    """The values of a column."""
+    found: np.ndarray = rows[name].to_numpy()
+    return found

@@ -113,7 +113,7 @@ def cut(
 
     Args:
         rows: The rows.
-        key: Names of the key columns; of rows without a key `bags.IMAGE`.
+        key: Names of the key columns; of rows without a key `merge.IMAGE`.
         splits: Where ranges of the first key column begin, if it holds whole numbers.
         piece_rows: Rows of a piece, about.
     """

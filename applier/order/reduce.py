@@ -11,9 +11,10 @@ import numpy as np
 import pyarrow as pa
 
 from applier.changefeed.event import Image, Op, RowChange
+from applier.changefeed.row_block import ColumnBlock, Ints
 from applier.changefeed.table import Keyed, Keyless, TableVersion
 from applier.errors import DecodeError, IncompleteRow
-from applier.order.latest import ends
+from applier.order.latest import ends, last_per_key
 
 META = "\0"
 """How the names of the columns begin that say of a row where it is from: no name in TiDB has this character."""
@@ -76,11 +77,7 @@ class KeylessEvent:
 
 @dataclass(slots=True)
 class KeyedGroup:
-    """Changes of one table version with a key; `latest.ends` says which count.
-
-    Attributes:
-        by_place: As in `last_per_key`.
-    """
+    """Changes of one table version with a key; `latest.ends` says which count, and what `by_place` is."""
 
     version: TableVersion
     by_place: bool = False
@@ -208,3 +205,52 @@ def _no_image(change: RowChange) -> str:
 
 def _no_key(change: RowChange, missing: KeyError) -> str:
     return f"{change.op.one} of table {change.name} lacks the key column {missing.args[0]!r}."
+
+
+_REDUCE_BLOCK_ROWS = 100_000
+"""The same of a `BlockGroup`."""
+
+
+@dataclass(slots=True)
+class BlockGroup:
+    """Changes of one table version with a key, reduced by column; `by_place` as in `last_per_key`."""
+
+    version: TableVersion
+    by_place: bool = False
+    _chunks: list[pa.Table] = field(default_factory=list)
+    _rows: int = 0
+    _survivors: int = 0
+
+    def add(self, block: ColumnBlock, partition: int, offsets: Ints) -> None:
+        """Take the rows of a block; `offsets` are those of the messages that the block's places count."""
+        count, op = len(block.places), block.op
+        # Of a deleted row only the key counts; the other columns become NULL beside rows that have them.
+        names = block.key if op is Op.DELETE else tuple(block.columns)
+        stamps = pa.array(block.commit_ts, pa.int64())
+        meta = [
+            stamps,
+            pa.array(np.full(count, op, np.int8)),
+            stamps,
+            pa.array(np.full(count, op is not Op.DELETE)),
+            pa.array(np.full(count, partition, np.int32)),
+            pa.array(offsets[block.places], pa.int64()),
+            pa.array(np.zeros(count, np.int32) if block.indexes is None else block.indexes.astype(np.int32)),
+        ]
+        columns = [*meta, *(block.columns[name] for name in names)]
+        self._chunks.append(pa.Table.from_arrays(columns, [*KEYED_SCHEMA.names, *names]))
+        self._rows += count
+        if self._rows >= 2 * self._survivors + _REDUCE_BLOCK_ROWS:
+            self._chunks = [self._reduce()]
+            self._rows = self._survivors = self._chunks[0].num_rows
+
+    def columns(self) -> tuple[pa.Table, dict[str, pa.Array[Any]]]:
+        """One row per key: the columns of `KEYED_SCHEMA`, and the wire values of the table's own columns."""
+        rows = self._reduce()
+        values = data_of(rows)
+        arrays = (column.combine_chunks() for column in values.columns)
+        return rows.select(KEYED_SCHEMA.names), dict(zip(values.column_names, arrays, strict=True))
+
+    def _reduce(self) -> pa.Table:
+        rows = pa.concat_tables(self._chunks, promote_options="permissive").combine_chunks()
+        self._chunks = []  # The result is a copy; a task would else hold three.
+        return last_per_key(rows, self.version.key, by_place=self.by_place)

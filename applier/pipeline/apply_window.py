@@ -10,6 +10,7 @@ from typing import cast
 from applier import wording
 from applier.changefeed.completeness import Reason, Why
 from applier.changefeed.fate import Fate, Fates
+from applier.changefeed.filter import TableFilter
 from applier.changefeed.position import FeedPosition
 from applier.changefeed.table import TableName, TableVersion
 from applier.config.settings import Config
@@ -25,8 +26,7 @@ from applier.errors import (
     TerminalError,
 )
 from applier.order.feed_order import FeedOrder
-from applier.pipeline import account
-from applier.pipeline.batches.batch import Batch, ReadExtent, segments_below
+from applier.pipeline.batches.batch import Batch, ReadExtent
 from applier.pipeline.batches.commit import commit, doubt
 from applier.pipeline.batches.stager import Stager, StagerHere, stager_of
 from applier.pipeline.dead_letters import set_aside
@@ -39,7 +39,7 @@ from applier.pipeline.schema_changes.follow_rows import follow, is_new_to, made
 from applier.pipeline.schema_changes.moved_names import moved_by
 from applier.pipeline.state import State
 from applier.pipeline.tables import completeness, lost_control, parking, table_records
-from applier.pipeline.tables.filtered import Doubted, owners
+from applier.pipeline.tables.changefeed import Doubted, owners
 from applier.pipeline.tables.target_tables import TargetTables
 from applier.runtime.logs import Stopwatch, logger
 from applier.runtime.places import Places
@@ -81,12 +81,7 @@ class WindowApplier:
     """Applies windows.
 
     Args:
-        config: The configuration.
         source: Where the messages are: bad ones are read again to be kept.
-        targets: The Iceberg tables.
-        ddl_handler: Applies DDL to them.
-        state: Progress.
-        places: Decides where rows are staged.
 
     Attributes:
         not_found: Rows that changes did not find.
@@ -110,11 +105,6 @@ class WindowApplier:
     def apply(self, scan: WindowScan, described: Sequence[TableVersion], stopwatch: Stopwatch) -> int:
         """Apply DDL in order, each after the rows below it and before the rows above it; then all other rows.
 
-        Args:
-            scan: The window.
-            described: Tables that it only describes.
-            stopwatch: Takes the time of the stage `apply`.
-
         Returns:
             How many tables got rows; one that got some before a DDL and some behind it counts once.
 
@@ -125,13 +115,13 @@ class WindowApplier:
         self.stager = stager_of(scan, self.places)
         parked = self.state.parked
         doubted = self._judge(scan)
-        account.check(scan, parked, self.state)
+        _check_account(scan, parked, self.state)
         table_records.keep(self.state, self.targets)
         self._make(described, scan)
         with stopwatch.stage("apply"):
             written = self._in_turn(scan, parked | scan.parking.keys(), doubted)
         self._doubt_letters(scan, doubted)
-        self.fates = account.settled(scan.results.fates, written, self.state.parked)
+        self.fates = _settled(scan.results.fates, written, self.state.parked)
         return len(written)
 
     def _judge(self, scan: WindowScan) -> Doubted:
@@ -328,12 +318,11 @@ class WindowApplier:
 
 
 def _before(ddl: Ddl, scan: WindowScan, due: Mapping[tuple[TableName, int], object]) -> list[tuple[TableName, int]]:
-    """Table and segment of the rows that are due before a DDL."""
+    """Table and segment of the rows that are due before a DDL: one of a table, as earlier DDL took theirs."""
+    cuts = scan.job.marks.cuts
+    below = {name: cuts[name].index(ddl.commit_ts) for name in ddl.parts() if ddl.commit_ts in cuts.get(name, ())}
     return [
-        (name, number)
-        for name in ddl.parts()
-        for below in [at for at, ts in enumerate(scan.job.marks.cuts.get(name, ())) if ts == ddl.commit_ts]
-        for number in segments_below(due, name, below)
+        (name, number) for name in below for owner, number in sorted(due) if owner == name and number <= below[name]
     ]
 
 
@@ -351,4 +340,44 @@ def _by_names_of_now(names: Iterable[TableName], ddl: Sequence[Ddl]) -> set[Tabl
     found = set(names)
     for action in (action for item in ddl for action in item.actions):
         found.update(to for table, to in effect(action).moved if table in found)
+    return found
+
+
+def _check_account(scan: WindowScan, parked: Collection[TableName], state: State) -> None:
+    """Hold what becomes of each change of a window against what the state of its table says.
+
+    A change without a fate is a defect, and ends the step before it commits anything. `parked` are the tables that
+    were parked before the window; its dead letters are kept, and tables with a bad message are parked.
+
+    Raises:
+        AssertionError: Something is passed over without a word.
+    """
+    found = scan.results
+    read, total = found.measures["entries"], found.fates.total()
+    if read != total or found.bad or found.waiting:
+        msg = f"{read} changes were read, and {total} have a fate: {dict(found.counts)}"
+        raise AssertionError(msg)
+    admits = TableFilter(scan.job.include).admits
+    for fate, name in found.fates:
+        if fate is Fate.LEFT_OUT and name is not None and admits(name) and name not in parked:
+            _must(name in state.parked, f"changes of table {name} are left out, and it is not parked")
+        elif fate is Fate.SET_ASIDE:
+            _must(bool(scan.bad), "a message is set aside, and no dead letter holds it")
+        elif fate is Fate.DOUBTED:
+            _must(name in found.late, f"changes of table {name} came late, and no table lacks them for that")
+    for fate, _ in found.fates:
+        _must(fate is not Fate.HELD or bool(found.held), "changes are to be read again, and no offset is held for them")
+
+
+def _must(is_so: bool, what: str) -> None:  # noqa: FBT001 - an assertion
+    if not is_so:
+        raise AssertionError(what)
+
+
+def _settled(fates: Fates, written: Collection[TableName], parked: Collection[TableName]) -> Fates:
+    """The fates behind a step: what a table did not take that was parked in it is left out."""
+    found: Fates = Counter()
+    for (fate, name), count in fates.items():
+        is_parked = fate is Fate.APPLIED and name in parked and name not in written
+        found[Fate.LEFT_OUT if is_parked else fate, name] += count
     return found

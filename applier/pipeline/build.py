@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, closing, contextmanager, suppress
 from dataclasses import replace
 from functools import partial
@@ -39,9 +38,7 @@ from applier.pipeline.schema_changes.apply import DdlApplier
 from applier.pipeline.state import State, keep_end, take_names
 from applier.pipeline.step import Pipeline
 from applier.pipeline.tables import completeness, lost_control
-from applier.pipeline.tables.changefeed import Changefeed
-from applier.pipeline.tables.lost_control import LeftTable
-from applier.pipeline.tables.recorder import Recorder
+from applier.pipeline.tables.changefeed import Changefeed, Recorder
 from applier.pipeline.tables.table_maker import TableMaker
 from applier.pipeline.tables.target_tables import TargetTables
 from applier.runtime import terminal
@@ -146,14 +143,10 @@ def _announce_new_catalog(config: Config) -> bool:
     file = config.catalog.sqlite_file
     if file is None or file.exists():
         return False
-    _refuse_lost(config)
-    logger().warning("catalog is new", file=str(file.absolute()), reason=new_lake(config), hint=WAY_TO_THE_LAKE)
-    return True
-
-
-def _refuse_lost(config: Config) -> None:
     if (error := lost_catalog(config)) is not None:
         raise error
+    logger().warning("catalog is new", file=str(file.absolute()), reason=new_lake(config), hint=WAY_TO_THE_LAKE)
+    return True
 
 
 def last_state(catalog: Catalog, name: str) -> State:
@@ -183,8 +176,8 @@ def taken(
         if is_lost:
             refuse_gaps(name, catalog.name, source.bounds())
         elif checkpoints.is_absent(catalog.load, name):
-            if lost_catalog(config) is not None and not catalog.namespaces():
-                _refuse_lost(config)
+            if (error := lost_catalog(config)) is not None and not catalog.namespaces():
+                raise error
             decoder = build(config.changefeed.protocol, decoder_options(config))
             with terminal.waiting("asking the source what it holds"):
                 look_first(source, decoder, config.changefeed.protocol, config.catalog)
@@ -197,7 +190,9 @@ def taken(
             look(last_state(catalog, name), source)
         control = Control.open(catalog, name, is_new=not is_lost and checkpoints.is_unwritten(catalog.load, name))
         left = lost_control.left_tables(catalog, name) if is_lost else []
-        lost_epoch = _newest_epoch(catalog, name, left) if is_lost else 0
+        lost_epoch = 0
+        if is_lost:  # Any table of the changefeed may have the highest stamp, control tables included.
+            lost_epoch = max([checkpoints.lost_epoch(catalog.load, name), *(item.stamp.epoch for item in left)])
     checkpoint, why = control.take(me, config.run.lease_seconds, take_over=take_over, lost_epoch=lost_epoch)
     if is_lost:
         logger().warning("checkpoints are lost, the feed is read from its beginning", epoch=checkpoint.epoch)
@@ -207,11 +202,6 @@ def taken(
     lost_control.keep_decided(control, checkpoint, left)
     logger().info("changefeed taken", changefeed=config.changefeed.name, epoch=checkpoint.epoch, because=why)
     return control, checkpoint
-
-
-def _newest_epoch(catalog: Catalog, name: str, left: Sequence[LeftTable]) -> int:
-    """The highest epoch that any table of the changefeed is stamped with, control tables included."""
-    return max([checkpoints.lost_epoch(catalog.load, name), *(item.stamp.epoch for item in left)])
 
 
 def _assembled(config: Config, runner: Runner, catalog: Catalog, state: State) -> Pipeline:
@@ -266,9 +256,9 @@ def assemble(config: Config, runner: Runner, catalog: Catalog, state: State) -> 
         keep_bad=config.changefeed.on_bad_message == "dead_letter",
         parks=config.changefeed.on_bad_message == "stop" and config.changefeed.on_table_error == "park",
     )
-    ddl_handler = DdlApplier(targets, state, config.ddl, config.tables, rules)
+    ddl_handler = DdlApplier(targets, state, config.ddl)
     ddl_handler.is_stopped = config.changefeed.on_table_error == "stop"
-    maintenance = Maintenance(config.maintenance, targets, state.control.confirm)
+    maintenance = Maintenance(config.maintenance, targets)
     state.config_path = config.path
     pipeline = Pipeline(config, runner.source, scanner, targets, ddl_handler, state, maintenance)
     pipeline.restore()
@@ -303,9 +293,8 @@ def fence_tables(targets: TargetTables, names: Iterable[TableName], upto: int) -
         table = targets.catalog.load(identifier)
         return None if table is None else fence(table, targets.feed.name, targets.feed.epoch, upto)
 
-    with ThreadPoolExecutor(targets.sink.threads) as pool:
-        tables = dict.fromkeys(targets.identifier(name) for name in names)
-        return [fenced for fenced in pool.map(guarded, tables) if fenced is not None]
+    tables = dict.fromkeys(targets.identifier(name) for name in names)
+    return [fenced for fenced in targets.side_by_side(guarded, list(tables)) if fenced is not None]
 
 
 @contextmanager

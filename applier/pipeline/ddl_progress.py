@@ -50,11 +50,9 @@ class DdlProgress:
     _changed: dict[TableName, int] = field(default_factory=dict)
 
     def restore(self, applied: Iterable[DdlId], decisions: Iterable[SchemaDecision]) -> None:
-        """Return to a checkpoint; what a user let pass stays so.
+        """Return to a checkpoint, which lists what is `applied`, with what was decided at or above it.
 
-        Args:
-            applied: The DDL that the checkpoint lists.
-            decisions: What was decided at or above it.
+        What a user let pass stays so.
         """
         self.applied, self.held, self._lost = set(applied), None, (0, frozenset())
         self._done, self._changed, self.altered, self.refused, self.past = {}, {}, {}, set(), []

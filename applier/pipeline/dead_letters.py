@@ -17,14 +17,7 @@ _LOT_OFFSETS = 256
 
 
 def set_aside(bad: Sequence[BadMessage], source: Source, control: ControlTables, step: int) -> None:
-    """Keep bad messages whole as dead letters.
-
-    Args:
-        bad: The messages.
-        source: Where they are read again, as they were sent.
-        control: Keeps them.
-        step: Number of the step that passes them over.
-    """
+    """Keep bad messages whole, read again as they were sent, as dead letters of the step that passes them over."""
     letters = [letter for lot in _lots(bad) for letter in _letters(lot, source, step)]
     if letters:
         control.bury(letters)

@@ -25,11 +25,7 @@ _HINT = "check changefeed.protocol and the topics under [source]; nothing was wr
 def look_first(source: Source, decoder: Decoder, protocol: str, catalog: CatalogSection) -> None:
     """Refuse what cannot be followed. An empty topic is fine: TiCDC has written nothing to it yet.
 
-    Args:
-        source: Where the messages are.
-        decoder: A decoder that is used for nothing else.
-        protocol: Name of its protocol.
-        catalog: The catalog's section.
+    The decoder is used for nothing else.
 
     Raises:
         SourceLost: There is no such topic.

@@ -18,14 +18,10 @@ from applier.runtime.threads import beside
 
 @contextmanager
 def beating(state: State, seconds: float) -> Iterator[None]:
-    """Renew the hold on a changefeed while the block runs.
+    """Renew the hold on a changefeed while the block runs, after so many seconds without any checkpoint.
 
     Nothing that goes wrong with it ends the process. An outage is logged once and the beat retried; once another
     process has the changefeed there is no more beat, and the next write to a control table is refused.
-
-    Args:
-        state: Progress; this process holds the changefeed.
-        seconds: Time without any checkpoint after which one is written again.
     """
     # Its end is waited for: a beat after the release would say that the changefeed is held still.
     with beside("heartbeat", lambda over: _beat(state, seconds, over)):

@@ -41,7 +41,6 @@ class Budget:
 
     Args:
         share: Seconds of work a second.
-        clock: Gives the time.
     """
 
     share: float
@@ -69,7 +68,6 @@ class _Memory:
     """What is remembered of one table.
 
     Attributes:
-        due: Work that pays, and has not been done yet.
         head: Its head at the last look.
         commits: Looks that found another head.
         next_look: When to look at what only time changes; 0 before the first look.
@@ -87,18 +85,10 @@ class _Memory:
 
 @dataclass(slots=True)
 class Maintenance:
-    """Maintains the tables of a changefeed.
-
-    Args:
-        settings: What is done, and from where on it pays.
-        targets: The tables.
-        confirm: Raises CheckpointConflict once another process has taken the changefeed.
-        clock: Gives the time.
-    """
+    """Maintains the tables of a changefeed."""
 
     settings: MaintenanceSection
     targets: TargetTables
-    confirm: Callable[[], None]
     clock: Clock = time.monotonic
     _budget: Budget = field(init=False)
     _memories: dict[tuple[str, ...], _Memory] = field(default_factory=dict, init=False)
@@ -134,7 +124,7 @@ class Maintenance:
                 if self.clock() >= end or not self._budget.allows():
                     return +done
                 end = min(end, self.clock() + self.settings.pause_seconds)
-                self.confirm()
+                self.targets.confirm()
                 done.update(self._run(task, upkeep, memory, checkpoint))
         return +done
 

@@ -77,15 +77,7 @@ _SIZES = frozenset({"messages_per_step", "bytes_per_step"})
 
 @dataclass(slots=True)
 class StepReader:
-    """Reads the window of the next step; applies nothing.
-
-    Args:
-        config: The configuration.
-        source: Where the messages are.
-        scanner: Finds out what a window holds.
-        targets: The Iceberg tables.
-        state: Progress.
-    """
+    """Reads the window of the next step; applies nothing."""
 
     config: Config
     source: Source
@@ -156,10 +148,10 @@ class StepReader:
         most_bytes = self._size.most_bytes
         while True:
             where = self._place(window, bounds, is_whole=most_bytes == NO_LIMIT)
+            limits = self._size.limits(most_bytes)
             if where is Where.TASKS:
-                known = replace(known, splits=splits(self.targets, self.state.tables))
+                limits = replace(limits, splits=splits(self.targets, self.state.tables))
             try:
-                limits = self._size.limits(most_bytes)
                 return window, self.scanner.scan(window, known, stopwatch, where=where, limits=limits)
             except WindowTooLargeError as found:
                 self._size.learn(found.size, found.messages)

@@ -13,7 +13,7 @@ from applier.changefeed.window import OffsetRange, Window
 from applier.consume.source import Source
 from applier.consume.window_size import WindowTooLargeError
 from applier.errors import EXPORT, DecodeError, SourceLost
-from applier.pipeline.scan.tails import resolved_near_ends
+from applier.pipeline.scan.watermarks import resolved_near_ends
 
 if TYPE_CHECKING:
     from applier.decode.decoder import Decoder
@@ -27,12 +27,7 @@ def since(source: Source, ts: int, decoder: Decoder | None) -> dict[TopicPartiti
 
     A partition that has lost its first messages must still have a message that is older than the commit ts, by the
     clock of its records or by its own watermark. One that has its very first message has all that TiCDC ever sent. An
-    archive holds what its maker chose: that is taken for all that is needed.
-
-    Args:
-        source: The source.
-        ts: The commit ts.
-        decoder: Reads the first messages, and is used for nothing else; None for an archive.
+    archive, which has no `decoder`, holds what its maker chose: that is taken for all that is needed.
 
     Raises:
         SourceLost: Nothing proves that the source still has everything above it.

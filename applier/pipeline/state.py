@@ -17,7 +17,7 @@ from applier.ddl.schema_tracker import Tables
 from applier.decode.avro.namesakes import Lives
 from applier.errors import ApplierError, TerminalError
 from applier.pipeline.ddl_progress import BY_TIME, DdlProgress
-from applier.sink.control.control import DeadLetter, SchemaDecision, unix_ms
+from applier.sink.control.control import Control, DeadLetter, SchemaDecision, unix_ms
 from applier.sink.control.table_record import TableRecord
 
 _VERSIONLESS = "its columns are not known any more, as control table table_versions was lost"
@@ -31,9 +31,6 @@ class ControlTables(Protocol):
 
     def confirm(self) -> None:
         """Raise CheckpointConflict once another process has the changefeed."""
-
-    def load_versions(self) -> list[TableVersion]:
-        """All table versions."""
 
     def save_versions(self, versions: Iterable[TableVersion]) -> None:
         """Keep table versions."""
@@ -76,15 +73,11 @@ class State:
 
     Attributes:
         control: The control tables; this process holds the changefeed.
-        checkpoint: The newest checkpoint.
-        versions: All table versions known.
         tables: Each upstream table as its DDL left it.
-        topics: The topic of each table.
         ahead: Resolved ts of tables that a crash inside a step left ahead of the checkpoint; 0 in offset order.
         covered: In offset order what tables have beyond the checkpoint, by place.
         ddl: DDL that were decided at or above the checkpoint.
         topic_ids: What distinguishes each topic from another of its name, as last asked; the next checkpoint keeps it.
-        protocol: Protocol of the messages that are read.
         completeness: Whether each table holds every row of its upstream table.
         loaded: TSO of the export that the rows of a table come from.
         supplied: Tables as the configuration declares them; each counts until the feed first concerns its table.
@@ -120,7 +113,7 @@ class State:
     _writing: threading.RLock = field(default_factory=threading.RLock)
 
     @staticmethod
-    def load(control: ControlTables, checkpoint: Checkpoint) -> State:
+    def load(control: Control, checkpoint: Checkpoint) -> State:
         """State as of a checkpoint that this process has just taken."""
         state = State(control, checkpoint, {(item.name, item.version): item for item in control.load_versions()})
         state.restore()

@@ -20,13 +20,13 @@ from applier.errors import (
     DecodeError,
     TransientError,
 )
-from applier.order.resent import passed
-from applier.order.watermark import silent
+from applier.order.feed_order import passed
 from applier.pipeline.apply_window import WindowApplier
 from applier.pipeline.maintenance import Maintenance
 from applier.pipeline.next_step import NextStep, StepReader
 from applier.pipeline.scan.scanner import WindowScanner
 from applier.pipeline.scan.task_result import Waiting
+from applier.pipeline.scan.watermarks import silent
 from applier.pipeline.schema_changes import moved_names
 from applier.pipeline.schema_changes.apply import DdlApplier
 from applier.pipeline.since import since
@@ -47,7 +47,6 @@ class Step:
     Attributes:
         moved: True if the checkpoint advanced.
         complete: True if everything up to the ends that were asked for has been read.
-        status: The status line.
         waiting: Rows whose schema has not come.
         silent: Partitions that never sent a resolved ts.
         error: The bad message that the next step would begin with.
@@ -74,15 +73,6 @@ class Step:
 @dataclass(slots=True)
 class Pipeline:
     """Follows one changefeed, step by step.
-
-    Args:
-        config: The configuration.
-        source: Where the messages are.
-        scanner: Finds out what a window holds.
-        targets: The Iceberg tables.
-        ddl_handler: Applies DDL to them.
-        state: Progress, in memory and in the control tables.
-        maintenance: Mends the tables between steps.
 
     Attributes:
         watermark_seconds: Seconds from one checkpoint to the next where a step brings nothing but a newer watermark.

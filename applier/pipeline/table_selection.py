@@ -12,11 +12,7 @@ _SHOWN = 10
 
 
 def selected(rules: Sequence[str], known: Iterable[TableName]) -> list[TableName]:
-    """The tables that rules mean, in order; all of them without rules.
-
-    Args:
-        rules: As in `tables.include`.
-        known: Tables of the changefeed.
+    """The tables that rules as in `tables.include` mean, in order; all of them without rules.
 
     Raises:
         ConfigError: A rule is malformed, or no table matches.

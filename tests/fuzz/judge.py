@@ -28,11 +28,10 @@ from applier.decode.decoder import Decoder
 from applier.decode.options import DecoderOptions
 from applier.decode.values.convert import to_array
 from applier.errors import DecodeError, SchemaChangeRefused, ValueRefused
-from applier.order.reduce import META
-from applier.pipeline.scan.ddl_marks import DdlMarks
+from applier.order.reduce import META, BlockGroup
 from applier.pipeline.scan.decode_task import DecodeTask, _TaskState
 from applier.pipeline.scan.task_result import TaskResult
-from applier.pipeline.scan.task_versions import TaskVersions
+from applier.pipeline.scan.task_versions import DdlMarks, TaskVersions
 from tests.fuzz.corpus import Feed, Message
 
 SLOWEST = 2.0
@@ -237,10 +236,13 @@ class Judge:
         ]
         job = replace(row_pass(self.feed), versions=(*self.feed.versions, *self._versions.values()))
         task = _TaskState(job, decoder)
-        with patch.object(TaskVersions, "learn", autospec=True, side_effect=TaskVersions.learn) as learnt:
+        with (
+            patch.object(TaskVersions, "learn", autospec=True, side_effect=TaskVersions.learn) as learnt,
+            patch.object(BlockGroup, "add", autospec=True, side_effect=BlockGroup.add) as added,
+        ):
             task.read(TopicPartition("fuzz", 0), pa.Table.from_pylist(rows, MESSAGE_SCHEMA))
         brought = [call.args[1] for call in learnt.call_args_list]
-        at_once = sum(rows.taken for rows in task.rows._blocks.values())
+        at_once = sum(len(call.args[1].places) for call in added.call_args_list)
         task.rows.finish()
         results = task.found
         # Control tables and stamps hold 64 bits.

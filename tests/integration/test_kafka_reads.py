@@ -31,7 +31,7 @@ from applier.consume.tasks import plan
 from applier.consume.tasks.spark import TaskRows
 from applier.consume.window_size import Limits
 from applier.errors import SourceLost, TransientError
-from applier.pipeline.scan.tails import TAIL_MESSAGES
+from applier.pipeline.scan.watermarks import TAIL_MESSAGES
 from applier.runtime.places import Places, Where
 from tests.integration.test_kafka_changes import until
 

@@ -19,9 +19,8 @@ from applier.changefeed.message import MESSAGE_SCHEMA, by_place
 from applier.changefeed.table import Keyless, TableName
 from applier.changefeed.types import TypeRules
 from applier.decode.options import DecoderOptions
-from applier.order.bags import IMAGE, together
 from applier.order.feed_order import ResolvedOrder
-from applier.order.merge import merge
+from applier.order.merge import IMAGE, merge, together
 from applier.order.pieces import shares, within
 from applier.pipeline.scan.decode_task import DecodeTask
 from applier.pipeline.scan.task_result import Part, TaskResult

@@ -62,7 +62,7 @@ class Applier:
         maker = TableMaker(self.lake.create, self.settings, rules)
         route = Route(self.settings.route)
         self.targets = TargetTables(self.lake, feed, maker, route, SinkSection())
-        self.ddl_applier = DdlApplier(self.targets, self.state, {}, self.settings, rules)
+        self.ddl_applier = DdlApplier(self.targets, self.state, {})
 
     def ddl(self, sql: str, *, again: bool = False, after: TableVersion | None = None) -> None:
         """Apply a DDL, which may tell of the table after it; `again` at the same commit ts, as a restart does."""

@@ -16,8 +16,8 @@ from applier.commands.backfill.beginnings import changed_since
 from applier.commands.backfill.request import LOST_HINT, OPEN, Bound, Range, Request, resolve
 from applier.commands.dead_letters import place_of
 from applier.errors import SourceLost
-from applier.pipeline.scan.ddl_marks import DdlMarks
 from applier.pipeline.scan.task_result import TaskResult
+from applier.pipeline.scan.task_versions import DdlMarks
 from applier.pipeline.step import Pipeline
 from applier.runtime.retry import with_retry
 from applier.sink.control.control import DeadLetter

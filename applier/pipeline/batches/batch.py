@@ -163,12 +163,9 @@ class Fit:
     """Brings rows of a part into the columns of an Iceberg table, in any process.
 
     Attributes:
-        version: The version of the part.
         gone: Columns of it that the table lacks rightly.
         schema: Columns of the Iceberg table.
-        table: Its name, for messages.
         added: The table as its DDL left it, where it may have columns that the version lacks.
-        rules: How types map.
     """
 
     version: TableVersion
@@ -214,8 +211,3 @@ class Merging(NamedTuple):
             return merge(parts, self.shape, by_place=self.by_place, exact=self.exact)
         except pa.ArrowTypeError:
             raise retyped(self.name) from None
-
-
-def segments_below(due: Mapping[tuple[TableName, int], object], name: TableName, upto: int) -> list[int]:
-    """Segments of a table that are due before a DDL: one at the most, as earlier DDL took theirs."""
-    return sorted(number for owner, number in due if owner == name and number <= upto)

@@ -14,8 +14,7 @@ from applier.errors import SchemaChangeRefused, TableIncomplete, TableMismatch, 
 from applier.pipeline.batches.batch import Batch
 from applier.pipeline.batches.stager import BatchRows, Stager
 from applier.pipeline.tables import table_records
-from applier.pipeline.tables.changefeed import ADOPTED
-from applier.pipeline.tables.filtered import FILTERED
+from applier.pipeline.tables.changefeed import ADOPTED, FILTERED
 from applier.pipeline.tables.target_tables import TargetTables
 from applier.runtime import failpoints
 from applier.runtime.pulse import PULSE

@@ -12,7 +12,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import chain
-from typing import Protocol, TypeAlias
+from typing import TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -23,7 +23,7 @@ from applier.changefeed.packing import packed
 from applier.changefeed.table import Keyless, TableName
 from applier.consume.source import KeptRows, PieceId
 from applier.errors import ApplierError, OutsideRefused, TableMismatch, TransientError, worst
-from applier.order.bags import IMAGE, together
+from applier.order.merge import IMAGE, together
 from applier.order.pieces import Pieces, Share, shares, within
 from applier.pipeline.batches.batch import Batch, Fit, Merging
 from applier.pipeline.scan.task_result import Part, read_pieces
@@ -54,53 +54,9 @@ Outcome: TypeAlias = StagedBatch | ApplierError | None
 """What a task made of its share of a batch; None if no change is left of it."""
 
 
-class BatchRows(Protocol):
-    """The rows of one batch, fitted and merged where they are."""
-
-    @property
-    def is_empty(self) -> bool:
-        """Whether they change no row."""
-
-    def staged(self, plan: Stage) -> StagedBatch:
-        """What became of them; may be asked again, with another plan.
-
-        Raises:
-            TableMismatch, ValueRefused, SchemaChangeRefused, TransientError: They cannot be staged.
-        """
-
-    def let_go(self) -> None:
-        """They are committed: what is kept of them for another attempt may go, as other tables still wait."""
-
-
-class Stager(Protocol):
-    """Stages the batches of a window."""
-
-    def rows(
-        self, batch: Batch, fits: Sequence[Fit], merging: Merging, writer: TableWriter, *, exact: bool
-    ) -> BatchRows:
-        """The rows of a batch, for the table of a writer; `exact` as of `TableWriter.attempts`."""
-
-    def stage_ahead(self, every: Sequence[BatchRows]) -> None:
-        """Stage what is cheaper for several tables at once than for one after the other.
-
-        Raises:
-            TransientError: A task could not go on; the window is to be read again.
-        """
-
-
-def stager_of(scan: WindowScan, places: Places) -> Stager:
-    """Where the rows of a window are staged: in the tasks that keep them, unless they are few; see `Places.of_rows`."""
-    if scan.kept is None:
-        return StagerHere()
-    size = scan.results.size
-    if places.of_rows(size).where is Where.HERE:
-        return StagerHere(scan.kept)
-    return StagerInTasks(scan.kept, scan.job.limits.splits, size)
-
-
 @dataclass(slots=True)
 class RowsHere:
-    """Rows of a batch that are in this process, or are brought to it; see `BatchRows`."""
+    """Rows of a batch that are in this process, or are brought to it; fitted and merged here."""
 
     parts: Sequence[Part]
     fits: Sequence[Fit]
@@ -110,15 +66,19 @@ class RowsHere:
 
     @property
     def is_empty(self) -> bool:
-        """See `BatchRows`."""
+        """Whether they change no row."""
         return self._merged().is_empty
 
     def staged(self, plan: Stage) -> StagedBatch:
-        """See `BatchRows`."""
+        """What became of them; may be asked again, with another plan.
+
+        Raises:
+            TableMismatch, ValueRefused, SchemaChangeRefused, TransientError: They cannot be staged.
+        """
         return plan.run(self._merged())
 
     def let_go(self) -> None:
-        """See `BatchRows`."""
+        """They are committed: what is kept of them for another attempt may go, as other tables still wait."""
         self._changes = None
 
     def _merged(self) -> Changes:
@@ -132,23 +92,19 @@ class RowsHere:
 
 @dataclass(frozen=True, slots=True)
 class StagerHere:
-    """Stages in this process, a table at a time; see `Stager`.
-
-    Attributes:
-        kept: What has the rows, where tasks keep them.
-    """
+    """Stages the batches of a window in this process, a table at a time."""
 
     kept: KeptRows | None = None
 
     def rows(
         self, batch: Batch, fits: Sequence[Fit], merging: Merging, writer: TableWriter, *, exact: bool
     ) -> BatchRows:
-        """See `Stager`."""
+        """The rows of a batch, for the table of a writer; `exact` as of `TableWriter.attempts`."""
         del writer, exact
         return RowsHere(batch.parts, fits, merging, self.kept)
 
     def stage_ahead(self, every: Sequence[BatchRows]) -> None:
-        """See `Stager`: rows that tasks keep are brought here, once for all threads."""
+        """Bring rows that tasks keep here, once for all threads."""
         if self.kept is not None and every:
             self.kept.collect()
 
@@ -160,11 +116,7 @@ class ShareTask:
     Attributes:
         fits: By task and part what fits the rows.
         wanted: Pieces of each part with their marks, and whether only some of their rows belong to the share.
-        merging: Merges the parts.
-        stage: Stages what they make.
-        share: The share.
         splits: As of `pieces.cut`.
-        size: Bytes of its rows.
     """
 
     fits: Mapping[tuple[int, int], Fit]
@@ -215,13 +167,9 @@ def _placed(outcome: Outcome) -> Outcome:
 
 @dataclass(slots=True)
 class RowsInTasks:
-    """Rows of a batch that stay in tasks; see `BatchRows`.
+    """Rows of a batch that stay in tasks; see `RowsHere`.
 
     Attributes:
-        stager: Stages all batches of the window.
-        batch: The batch.
-        fits: What fits its parts.
-        merging: What merges them.
         plan: How it was, or will be, staged; None where that is left to the attempts to commit.
         outcome: What became of it by this plan.
     """
@@ -235,11 +183,11 @@ class RowsInTasks:
 
     @property
     def is_empty(self) -> bool:
-        """See `BatchRows`; as the first job has shown."""
+        """See `RowsHere`; as the first job has shown."""
         return self.plan is not None and self.outcome is None
 
     def staged(self, plan: Stage) -> StagedBatch:
-        """See `BatchRows`."""
+        """See `RowsHere`."""
         if self.plan is None or plan != replace(self.plan, needs_rows=plan.needs_rows):
             # A share whose rows keep values of those that they replace writes them anew for another head. Beside them
             # the other shares' rows would be lost, as what is written takes the place of all rows of earlier attempts.
@@ -250,7 +198,7 @@ class RowsInTasks:
         return self.outcome or StagedBatch([], 0, {}, 0, {})
 
     def let_go(self) -> None:
-        """See `BatchRows`: none are here."""
+        """See `RowsHere`: none are here."""
 
     def take(self, outcome: Outcome) -> None:
         """Take note of what became of it, and of what its look for new keys has cost."""
@@ -291,13 +239,7 @@ class RowsInTasks:
 
 @dataclass(frozen=True, slots=True)
 class StagerInTasks:
-    """Stages in the tasks that keep the rows of a window; see `Stager`.
-
-    Attributes:
-        kept: What has the rows.
-        splits: As of `Limits`.
-        size: Bytes of all of them.
-    """
+    """Stages in the tasks that keep the rows of a window; see `StagerHere`."""
 
     kept: KeptRows
     splits: Mapping[TableName, Sequence[int]]
@@ -306,7 +248,7 @@ class StagerInTasks:
     def rows(
         self, batch: Batch, fits: Sequence[Fit], merging: Merging, writer: TableWriter, *, exact: bool
     ) -> BatchRows:
-        """See `Stager`; the files of some tables are reached by Java alone, and tasks have none."""
+        """See `StagerHere`; the files of some tables are reached by Java alone, and tasks have none."""
         if isinstance(writer.storage, JavaStorage):
             return RowsHere(batch.parts, fits, merging, self.kept)
         plan = None
@@ -316,7 +258,11 @@ class StagerInTasks:
         return RowsInTasks(self, batch, fits, merging, plan)
 
     def stage_ahead(self, every: Sequence[BatchRows]) -> None:
-        """See `Stager`: in one job for all tables, as a job each would cost more than what most of them bring."""
+        """Stage in one job for all tables, as a job each would cost more than what most of them bring.
+
+        Raises:
+            TransientError: A task could not go on; the window is to be read again.
+        """
         batches = [rows for rows in every if isinstance(rows, RowsInTasks)]
         if len(batches) < len(every):
             self.kept.collect()
@@ -333,6 +279,23 @@ class StagerInTasks:
             outcomes[number].append(outcome)
         for rows, found in zip(batches, outcomes, strict=True):
             rows.take(_sum(found))
+
+
+BatchRows: TypeAlias = RowsHere | RowsInTasks
+"""The rows of one batch, fitted and merged where they are."""
+
+Stager: TypeAlias = StagerHere | StagerInTasks
+"""Stages the batches of a window."""
+
+
+def stager_of(scan: WindowScan, places: Places) -> Stager:
+    """Where the rows of a window are staged: in the tasks that keep them, unless they are few; see `Places.of_rows`."""
+    if scan.kept is None:
+        return StagerHere()
+    size = scan.results.size
+    if places.of_rows(size).where is Where.HERE:
+        return StagerHere(scan.kept)
+    return StagerInTasks(scan.kept, scan.job.limits.splits, size)
 
 
 def _may_part(parts: Sequence[Pieces], key: Sequence[str] | None, schema: TableSchema) -> bool:

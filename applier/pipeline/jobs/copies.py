@@ -16,11 +16,10 @@ from applier.changefeed.table import TableName
 from applier.config import own_namespaces
 from applier.config.settings import TablesSection
 from applier.errors import BY_HAND, RangeRefused, TableMismatch, TransientError
-from applier.pipeline.tables.changefeed import ADOPTED
+from applier.pipeline.tables.changefeed import ADOPTED, Recorder
 from applier.pipeline.tables.ddl_stamp import DROPPED_AT
 from applier.pipeline.tables.listed_tables import refuse_other
 from applier.pipeline.tables.loads import LOADED, LoadRecord
-from applier.pipeline.tables.recorder import Recorder
 from applier.pipeline.tables.table_maker import refuse_held
 from applier.pipeline.tables.target_tables import TargetTables
 from applier.sink.commit.stamp import OFFSETS
@@ -45,7 +44,6 @@ class Copies:
 
     Args:
         main: The tables as readers see them.
-        job: Name of the job.
         route: Where the copies go, as `tables.route`, in the folded names of their tables; to a place of the job when
             absent.
     """
@@ -74,11 +72,7 @@ class Copies:
         return self.main.maker.settings.model_copy(update=changes)
 
     def make(self, name: TableName, position: FeedPosition) -> None:
-        """Copy a table as it is now.
-
-        Args:
-            name: The table, as readers call it.
-            position: Where it left the feed.
+        """Copy a table as it is now, by the name that readers know; `position` is where it left the feed.
 
         Raises:
             TableMismatch: It is not there, was rolled back, or another one has its name.

@@ -29,13 +29,7 @@ Members = Mapping[TableName, TableName]
 
 @dataclass(frozen=True, slots=True)
 class Handover:
-    """Hands the tables of one job over. After a crash at any point the same may be done again.
-
-    Args:
-        main: The pipeline of the changefeed.
-        state: State of the job.
-        copies: Its copies.
-    """
+    """Hands the tables of one job over. After a crash at any point the same may be done again."""
 
     main: Pipeline
     state: State

@@ -2,30 +2,105 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, TypeVar
 
-from applier.changefeed.checkpoint import Resuming
+from applier.changefeed.checkpoint import Checkpoint, Resuming
 from applier.changefeed.filter import exactly
 from applier.changefeed.message import TopicPartition
 from applier.changefeed.position import FeedPosition
-from applier.changefeed.table import TableName
+from applier.changefeed.table import TableName, TableVersion
 from applier.config.settings import MaintenanceSection
+from applier.errors import RangeRefused
 from applier.pipeline.jobs.copies import Copies
 from applier.pipeline.jobs.handover import Handover, Members
-from applier.pipeline.jobs.job_ledger import JobLedger
 from applier.pipeline.jobs.own_ddl import OwnDdl
 from applier.pipeline.maintenance import Maintenance
 from applier.pipeline.next_step import PIECE
 from applier.pipeline.schema_changes.apply import DdlApplier
 from applier.pipeline.schema_changes.decision import past
-from applier.pipeline.schema_changes.fixed_columns import FixedColumns
 from applier.pipeline.state import State
+from applier.sink.control.control import DeadLetter, SchemaDecision
 from applier.sink.control.rows import IgnoredFor
+from applier.sink.evolve.row_columns import is_older
 
 if TYPE_CHECKING:
     from applier.pipeline.step import Pipeline, Step
+
+
+@dataclass(frozen=True, slots=True)
+class JobLedger:
+    """Control tables of a job.
+
+    What it decides about DDL goes to the audit of the changefeed, marked with the job: after a crash it distinguishes
+    what this attempt has done from what the changefeed or an earlier attempt did.
+    """
+
+    main: State
+    job: str
+    hold: str = ""
+
+    def confirm(self) -> None:
+        """See `Control.confirm`."""
+        self.main.control.confirm()
+
+    def save_versions(self, versions: Iterable[TableVersion]) -> None:
+        """See `Control.save_versions`."""
+        self.main.control.save_versions(versions)
+
+    def decisions(self, since: int = 0) -> list[SchemaDecision]:
+        """What this job decided at or above a commit ts, what its tables have of before, and what a user lets pass."""
+        resuming = self.main.checkpoint.resuming
+        had = resuming.progress.ddl if resuming is not None and resuming.job == self.job else ()
+        known = {(item.commit_ts, item.sql) for item in had}
+        return [
+            item
+            for item in self.main.control.decisions(since)
+            if item.decision == "to skip" or item.job == self.job or (item.commit_ts, item.sql) in known
+        ]
+
+    def record_schema_changes(self, decisions: Sequence[SchemaDecision]) -> None:
+        """See `Control.record_schema_changes`; rows that come late of these DDL may come once the tables are back."""
+        own = [replace(item, job=self.job) for item in decisions]
+        self.main.control.record_schema_changes(own)
+        self.main.ddl.note(own)
+
+    def bury(self, letters: Sequence[DeadLetter]) -> None:
+        """Keep messages that the changefeed did not meet as bad ones: their tables were left out."""
+        known = {(item.topic, item.partition, item.offset) for item in self.letters(every=True)}
+        self.main.control.bury([item for item in letters if (item.topic, item.partition, item.offset) not in known])
+
+    def letters(self, *, every: bool = False) -> list[DeadLetter]:
+        """See `Control.letters`."""
+        return self.main.control.letters(every=every)
+
+    def append_checkpoint(self, checkpoint: Checkpoint) -> None:
+        """Write the changefeed's checkpoint again, with this progress in it."""
+        self.main.write(lambda last: replace(last, resuming=Resuming(self.job, checkpoint, self.hold)))
+
+    def release(self) -> None:
+        """Nothing: the changefeed is released as a whole."""
+
+
+_WAY_OUT = "begin the range after that, or load the table again, with `applier load -c FILE --tables TABLE`."
+
+
+@dataclass(slots=True)
+class FixedColumns(DdlApplier):
+    """Applies DDL, and refuses rows that show other columns."""
+
+    def follow(self, version: TableVersion) -> None:
+        """Refuse other columns; rows of an older version of the table show none.
+
+        Raises:
+            RangeRefused: The table has other columns from here on.
+        """
+        before = self.state.tables.get(version.name)
+        if before is None or version.keys_only or is_older(version, before):
+            return
+        if before.columns != version.columns:
+            raise RangeRefused(f"Table {version.name} has other columns from here on.", _WAY_OUT, [version.name])
 
 
 @dataclass(slots=True)
@@ -33,10 +108,6 @@ class JobRun:
     """Applies a range to copies.
 
     Args:
-        main: The pipeline of the changefeed.
-        pipeline: The pipeline of the job.
-        copies: The copies that it writes.
-        handover: Hands them over.
         is_held: A backfill shows the copies, or keeps them.
     """
 
@@ -52,13 +123,7 @@ class JobRun:
         return self.pipeline.state
 
     def read(self, goal: int, ends: Mapping[TopicPartition, int], members: Members) -> Step:
-        """Apply the next window of the range to the copies.
-
-        Args:
-            goal: The commit ts up to which rows count.
-            ends: Offsets (exclusive) up to which it may go.
-            members: The tables of the job.
-        """
+        """Apply the next window of the range to the copies: rows up to `goal`, and offsets up to `ends` (exclusive)."""
         state, begun = self.state, self.begun()
         for own in begun:
             self.copies.expect(members[own], own)
@@ -92,13 +157,7 @@ _Run = TypeVar("_Run", bound=JobRun)
 
 
 def job(kind: type[_Run], main: Pipeline, resuming: Resuming) -> _Run:
-    """A job as the checkpoint has it.
-
-    Args:
-        kind: The class of the job.
-        main: The pipeline of the changefeed.
-        resuming: The job.
-    """
+    """A job as the checkpoint has it."""
     copies = Copies(main.targets, resuming.job)
     names = set(resuming.progress.tables)
     versions = {key: version for key, version in main.state.versions.items() if key[0] in names}
@@ -123,11 +182,9 @@ def job(kind: type[_Run], main: Pipeline, resuming: Resuming) -> _Run:
         config=config,
         scanner=replace(main.scanner, parks=parks, keep_bad=main.scanner.keep_bad if is_held else True),
         targets=targets,
-        ddl_handler=applier(
-            targets, state, config.ddl, config.tables, targets.maker.rules, past(main.state.control.decisions())
-        ),
+        ddl_handler=applier(targets, state, config.ddl, past(main.state.control.decisions())),
         state=state,
-        maintenance=Maintenance(MaintenanceSection(tasks=()), targets, state.control.confirm),
+        maintenance=Maintenance(MaintenanceSection(tasks=()), targets),
     )
     pipeline.restore()
     return kind(main, pipeline, copies, Handover(main, state, copies), is_held)

@@ -34,13 +34,7 @@ def expressions(text: str) -> dict[str, str]:
 
 @dataclass(frozen=True, slots=True)
 class Generated:
-    """The stored generated columns of a table, which a file may lack.
-
-    Args:
-        version: The table.
-        rules: How types map.
-        text: Its CREATE TABLE.
-    """
+    """The stored generated columns of a table, which a file may lack; `text` is its CREATE TABLE."""
 
     version: TableVersion
     rules: TypeRules

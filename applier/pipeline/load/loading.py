@@ -52,7 +52,6 @@ class Loader:
 
     Args:
         targets: The tables as readers see them.
-        export: The export.
         form: How its CSV files are written.
         told: Takes progress.
         stop: Once it is set, no further group of files is begun.
@@ -138,11 +137,7 @@ class Loader:
             self._refuse_twice(writer, load, version)
 
     def _refuse_keyless(self, version: TableVersion) -> None:
-        """Refuse a table without a key in offset order, where rows of the export may come once more.
-
-        Raises:
-            ValueRefused: It is one.
-        """
+        """Refuse a table without a key in offset order, where rows of the export may come once more."""
         if not version.shape.is_idempotent and not self.targets.feed.order.has_watermark:
             what = f"Table {version.name} has no key: offset order does not show which of its rows the feed repeats."
             raise ValueRefused(what, "Let TiCDC send watermarks, or leave the table out in tables.include.")
@@ -152,11 +147,7 @@ class Loader:
         return max(GROUP_BYTES, PART_BYTES * cores)
 
     def _refuse_generated(self, version: TableVersion, files: Sequence[File]) -> None:
-        """Refuse a table with a column that no file holds and nothing else gives exactly.
-
-        Raises:
-            ValueRefused: There is such a column.
-        """
+        """Refuse a table with a column that no file holds and nothing else gives exactly."""
         reader = PartReader(self.export.address, self.form, version, self.copies.targets.maker.rules)
         try:
             for name in missing(version, reader.columns(files[0])) if files else ():
@@ -222,11 +213,7 @@ class Loader:
         return self.copies.targets.feed.stamp(load.tso, self._entries(load), writer)
 
     def _refuse_twice(self, writer: TableWriter, load: LoadRecord, version: TableVersion) -> None:
-        """Refuse a table in which two rows have one key: the next change of it would leave one of them.
-
-        Raises:
-            ValueRefused: There are such rows.
-        """
+        """Refuse a table in which two rows have one key: the next change of it would leave one of them."""
         catalog = self.targets.catalog
         if has_twice(catalog.java.session, catalog.name, writer.table, version.key):
             what = f"Rows of table {load.name} have one key ({', '.join(version.key)}) in files of the export."

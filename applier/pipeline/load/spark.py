@@ -38,7 +38,6 @@ class Staged(NamedTuple):
     """What a job, or a task of it, has written.
 
     Attributes:
-        files: The data files.
         zero_dates: Zero dates that became NULL.
         ranges: The keys of each file of the export, or of each part of it.
     """
@@ -89,13 +88,6 @@ def stage_files(
     session: SparkSession, table: Table, reader: PartReader, generated: Generated, files: Sequence[File]
 ) -> Staged:
     """Write the rows of some files to data files that a commit can add, sorted by key.
-
-    Args:
-        session: The session.
-        table: The table.
-        reader: Reads the files.
-        generated: Computes what the files lack.
-        files: The files.
 
     Raises:
         ValueRefused: A file cannot be read, or a value does not fit.

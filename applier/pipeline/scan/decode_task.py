@@ -33,11 +33,9 @@ from applier.errors import BatchRefused, DecodeError, TransientError
 from applier.order.barrier import Barrier
 from applier.order.feed_order import FeedOrder, ResolvedOrder, undated_ddl
 from applier.order.pieces import PIECE_ROWS
-from applier.pipeline.scan.admission import Admission
-from applier.pipeline.scan.ddl_marks import DdlMarks
-from applier.pipeline.scan.row_groups import RowGroups
+from applier.pipeline.scan.row_groups import Admission, RowGroups
 from applier.pipeline.scan.task_result import TaskResult
-from applier.pipeline.scan.task_versions import TaskVersions
+from applier.pipeline.scan.task_versions import DdlMarks, TaskVersions
 
 _MEMORY_HINT = (
     "Raise spark.driver.memory and source.max_message_bytes; messages that the producer compressed together with it "
@@ -57,18 +55,13 @@ class DecodeTask:
 
     Attributes:
         protocol: TiCDC's name of the protocol.
-        options: Options of its decoder.
         rules: How the configuration bends the type mapping.
         include: Filter rules; rows of other tables are counted and passed.
         versions: Table versions known so far.
         upto: The watermark: rows above it are left for a later step.
         order: What places the rows, and which of them the tables have.
-        marks: What DDL say of the rows.
         skip: Offsets of messages that were set aside as dead letters, and the tables whose rows in them are; none for
             the whole message.
-        moving: Tables that a DDL of the window makes, or takes the name off: a message without a commit ts that may be
-            of one is read again behind that DDL.
-        late: In offset order what shows rows that come behind a DDL of an earlier step.
         try_all: Try the values of every row, not only those of the last of its key: what was set aside may bring
             one to light that cannot be used either, and so on.
         limits: What the task may take, and how its rows are cut.
@@ -151,16 +144,7 @@ def _taken_apart(
 
 
 class _TaskState:
-    """State of one decode task.
-
-    Attributes:
-        found: What it has found.
-        rows: Rows that it has still to make parts of that.
-
-    Args:
-        job: What it must do.
-        decoder: A decoder of its protocol.
-    """
+    """State of one decode task."""
 
     def __init__(self, job: DecodeTask, decoder: Decoder) -> None:
         self._job = job
@@ -169,7 +153,7 @@ class _TaskState:
         admits = TableFilter(job.include).admits
         self._admission = Admission(admits, job.protocol, job.upto, job.order, job.marks, self.found)
         self._versions = TaskVersions(decoder, job.versions, job.marks)
-        self.rows = RowGroups(decoder.wire, self._versions, self._admission, self.found, job.rules, try_all=job.try_all)
+        self.rows = RowGroups(decoder.wire, self._versions, self._admission, job.rules, job.try_all)
         self._is_taught = False
         self._place, self._offset = TopicPartition("", 0), 0
         self._named = decoder if isinstance(decoder, NamedByDdl) else None
@@ -345,12 +329,7 @@ def _beside(blocks: Sequence[ColumnBlock]) -> int:
 
 
 def _too_large(messages: pa.Table, limit: int) -> dict[int, DecodeError]:
-    """Number of each message that is larger than a limit or that the driver cannot hold, and the error that says so.
-
-    Args:
-        messages: Messages: `MESSAGE_SCHEMA`.
-        limit: Bytes of key and value.
-    """
+    """Number of each message that is larger than a limit or that the driver cannot hold, and the error that says so."""
     keys, values = (messages[name] for name in ("key", "value"))
     found = {
         number: DecodeError("It does not fit into the memory of the driver once it is decompressed.", _MEMORY_HINT)

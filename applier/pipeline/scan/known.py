@@ -2,21 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
 from functools import cached_property
 
-from applier.changefeed.applied_offsets import AppliedOffsets
 from applier.changefeed.message import TopicPartition
 from applier.changefeed.position import DdlId, FeedPosition
-from applier.changefeed.table import TableName, TableVersion
+from applier.changefeed.table import TableName
 from applier.changefeed.window import OffsetRange
 from applier.ddl.late_rows import Lates, lates
 from applier.ddl.schema_tracker import Tables
-from applier.decode.avro.namesakes import Lives
 from applier.order.feed_order import FeedOrder
-from applier.order.resent import Passed
-from applier.order.watermark import in_use
 from applier.pipeline.state import State
 
 
@@ -25,14 +21,11 @@ class Known:
     """What a changefeed knows before a window is read, as a scan asks for it; nothing of it changes meanwhile.
 
     Attributes:
-        state: Where the changefeed is.
         ends: Partitions that TiCDC uses, with the offsets that the source ended at after the window was chosen.
-        splits: As `Limits.splits`.
     """
 
     state: State
     ends: Mapping[TopicPartition, int]
-    splits: Mapping[TableName, Sequence[int]] = field(default_factory=dict)
 
     @staticmethod
     def of(state: State, bounds: Mapping[TopicPartition, OffsetRange], partitions: int | None) -> Known:
@@ -40,16 +33,6 @@ class Known:
         if state.lives is not None:
             state.lives.meet(state.tables)
         return Known(state, {place: bounds[place].end for place in in_use(list(bounds), partitions)})
-
-    @property
-    def resolved(self) -> Mapping[TopicPartition, int]:
-        """Resolved ts per partition."""
-        return self.state.checkpoint.resolved
-
-    @property
-    def topics(self) -> Mapping[TableName, str]:
-        """The topic of each table, where it is known."""
-        return self.state.topics
 
     @property
     def applied(self) -> int:
@@ -61,25 +44,10 @@ class Known:
         """DDL at exactly that ts that were applied."""
         return frozenset(self.state.ddl.applied)
 
-    @property
-    def versions(self) -> Mapping[tuple[TableName, int], TableVersion]:
-        """Table versions."""
-        return self.state.versions
-
     @cached_property
     def tables(self) -> Tables:
         """Each table as of `applied`, those that the configuration alone declares included."""
         return self.state.tables.beside(self.state.supplied)
-
-    @property
-    def covered(self) -> Mapping[TableName, AppliedOffsets]:
-        """In a feed in offset order what tables have beyond the checkpoint, by place."""
-        return self.state.covered
-
-    @property
-    def passed(self) -> Passed:
-        """As `Checkpoint.passed`."""
-        return self.state.checkpoint.passed
 
     @cached_property
     def parked(self) -> frozenset[TableName]:
@@ -101,11 +69,6 @@ class Known:
         known = self.state.completeness
         return {name: found.position for name, found in known.items() if found.position is not None}
 
-    @property
-    def loaded(self) -> Mapping[TableName, int]:
-        """TSO of the export that the rows of a table come from."""
-        return self.state.loaded
-
     @cached_property
     def misnamed(self) -> frozenset[TableName]:
         """Tables whose names may be those of others upstream, or of none."""
@@ -121,22 +84,22 @@ class Known:
         """As `State.changed_at`, of the tables that a DDL has changed."""
         return {name: at for name in self.state.tables if (at := self.state.changed_at(name))}
 
-    @property
-    def lives(self) -> Lives | None:
-        """As `State.lives`."""
-        return self.state.lives
-
     @cached_property
     def counted(self) -> frozenset[TableName]:
         """Tables without a key: each of their changes counts."""
-        return frozenset(version.name for version in self.versions.values() if not version.shape.is_idempotent)
+        return frozenset(version.name for version in self.state.versions.values() if not version.shape.is_idempotent)
 
     @property
     def floors(self) -> Mapping[TableName, int]:
         """Commit ts at or below which rows of a table are in it; below `applied` only in a feed in offset order."""
-        return {**self.state.ahead, **{name: ts for name, ts in self.loaded.items() if ts > self.applied}}
+        return {**self.state.ahead, **{name: ts for name, ts in self.state.loaded.items() if ts > self.applied}}
 
     def late_in(self, order: FeedOrder) -> Lates:
         """What shows rows that come behind a DDL of an earlier step."""
-        names = {name for name, _ in self.versions}
+        names = {name for name, _ in self.state.versions}
         return {} if order.parts_at_ddl else lates(tuple(self.state.ddl.past), self.applied_ddl, names)
+
+
+def in_use(partitions: Collection[TopicPartition], limit: int | None) -> frozenset[TopicPartition]:
+    """Partitions whose resolved ts count: TiCDC never writes beyond `limit`, the changefeed's `partition-num`."""
+    return frozenset(partition for partition in partitions if limit is None or partition.partition < limit)

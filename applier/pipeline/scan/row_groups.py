@@ -2,26 +2,191 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple, TypeAlias, TypeVar, cast
 
 import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
 
-from applier.changefeed.event import RowChange
+from applier.changefeed.event import Op, RowChange
 from applier.changefeed.fate import Fate
 from applier.changefeed.message import TopicPartition
 from applier.changefeed.row_block import ColumnBlock, Ints
-from applier.changefeed.table import TableName, TableVersion
+from applier.changefeed.table import Column, TableName, TableVersion
 from applier.changefeed.ts import LOGICAL
 from applier.changefeed.types import TypeRules
 from applier.decode.decoder import WireForm
+from applier.decode.values.alike import Keys
+from applier.decode.values.convert import to_array
 from applier.errors import DecodeError, ValueRefused
-from applier.order.reduce import Group, group
-from applier.order.reduce_columns import BlockGroup
-from applier.pipeline.scan.admission import Admission
-from applier.pipeline.scan.task_result import Part, TaskResult, Waiting
-from applier.pipeline.scan.task_versions import TaskVersions
-from applier.pipeline.scan.type_rows import Typing
+from applier.order.barrier import segments
+from applier.order.feed_order import FeedOrder, undated
+from applier.order.reduce import BlockGroup, Group, group
+from applier.pipeline.scan.task_result import BadMessage, Part, TaskResult, Waiting
+from applier.pipeline.scan.task_versions import DdlMarks, TaskVersions
+
+_FATES = list(Fate)
+_DUE, _UNDATED = -1, -2
+"""Numbers of what becomes of a row: a place in `_FATES`, or one of these."""
+
+
+@dataclass(frozen=True, slots=True)
+class Admission:
+    """Admits rows that are due, and notes why the others are not.
+
+    Args:
+        found: What the task found; counts and bad messages are added.
+    """
+
+    admits: Callable[[TableName], bool]
+    protocol: str
+    upto: int
+    order: FeedOrder
+    marks: DdlMarks
+    found: TaskResult
+
+    def take(
+        self, name: TableName, ops: Sequence[Op], place: TopicPartition, where: Ints, stamps: Ints
+    ) -> Iterator[tuple[int, Ints]]:
+        """The segments of a table that rows belong to, and the numbers of the rows of each that are due.
+
+        `where` has the offset of each row, and `stamps` its commit ts; 0 for none.
+        """
+        fates, placed = self._fates(name, place, where, stamps)
+        for number in np.flatnonzero(fates == _UNDATED).tolist():
+            self.reject(place, int(where[number]), undated(name, ops[number]), [name])
+        for code in np.unique(fates[fates >= 0]).tolist():
+            chosen = fates == code
+            self._pass(_FATES[code], name, place, int(where[chosen].min()), int(chosen.sum()))
+        due = np.flatnonzero(fates == _DUE)
+        for number, rows in segments(placed[due], self.marks.cuts.get(name, ())) if len(due) else ():
+            yield number, due[rows]
+
+    def is_due(self, name: TableName, commit_ts: int, place: TopicPartition, offset: int) -> bool:
+        """Whether a row is to be applied of which a message shows no more; the commit ts is 0 where it shows none."""
+        return self._fate_of(name, commit_ts, place, offset) is None
+
+    def _fate_of(self, name: TableName, commit_ts: int, place: TopicPartition, offset: int) -> Fate | None:
+        """What becomes of such a row; None if it is due."""
+        if commit_ts:
+            codes, _ = self._fates(name, place, np.array([offset]), np.array([commit_ts]))
+            return None if codes[0] == _DUE else _FATES[codes[0]]
+        if self.admits(name):
+            return None
+        # It may be of the table that a DDL gives the name to.
+        return Fate.HELD if name in self.marks.moving else Fate.LEFT_OUT
+
+    def _fates(
+        self, name: TableName, place: TopicPartition, where: Ints, stamps: Ints
+    ) -> tuple[npt.NDArray[np.int8], Ints]:
+        """What becomes of each row, and the commit ts that places it among the DDL of its table."""
+        codes = np.full(len(stamps), _DUE, np.int8)
+        codes[stamps > self.upto] = _FATES.index(Fate.HELD)
+        if not self.admits(name):
+            codes[codes == _DUE] = _FATES.index(Fate.LEFT_OUT)
+            return codes, stamps
+        if not self.order.by_place:
+            codes[(codes == _DUE) & (stamps == 0)] = _UNDATED
+        again, placed = self.order.placed(name, place, where, stamps)
+        codes[(codes == _DUE) & again] = _FATES.index(Fate.HAD)
+        if name in self.marks.late:
+            for number in np.flatnonzero((codes == _DUE) & (stamps <= self.marks.late[name].points[-1])).tolist():
+                if self._is_ended(name, int(stamps[number])):
+                    codes[number] = _FATES.index(Fate.DOUBTED)
+        return codes, placed
+
+    def _pass(self, fate: Fate, name: TableName | None, place: TopicPartition, offset: int, count: int = 1) -> None:
+        self.found.fates[fate, name] += count
+        if fate is Fate.HELD:
+            self.found.hold(place, offset)
+
+    def _is_ended(self, name: TableName, commit_ts: int) -> bool:
+        """Note a late row; whether its table has gone, or has another name now."""
+        late = self.marks.late.get(name)
+        point = None if late is None else late.point(commit_ts)
+        if late is None or point is None:
+            return False
+        self.found.late.setdefault(name, set()).add(point)
+        return commit_ts <= late.ended
+
+    def reject(self, place: TopicPartition, offset: int, error: DecodeError, found: Collection[TableName] = ()) -> bool:
+        """Note a message that cannot be used, unless no table that it may concern is due a row of it; True if one is.
+
+        `found` are the tables that it may concern, where the error has none; empty if they are not known.
+        """
+        if error.commit_ts > self.upto:
+            self._pass(Fate.HELD, None, place, offset)
+            return False
+        self.found.has_unplaced |= not error.commit_ts
+        fates = {name: self._fate_of(name, error.commit_ts, place, offset) for name in error.tables or found}
+        due = sorted(name for name, fate in fates.items() if fate is None)
+        if due or not fates:
+            located = error.at(*place, offset, self.protocol)
+            self.found.bad.append(BadMessage(place, offset, located, tuple(due)))
+            return True
+        first = min(fates)
+        self._pass(Fate.HELD if Fate.HELD in fates.values() else cast("Fate", fates[first]), first, place, offset)
+        return False
+
+
+_Column: TypeAlias = "Sequence[Any] | pa.Array[Any]"
+
+Values: TypeAlias = Mapping[str, _Column]
+"""Wire values of some rows, per column."""
+
+
+@dataclass(frozen=True, slots=True)
+class Typing:
+    """Gives values their types."""
+
+    version: TableVersion
+    wire: WireForm
+    rules: TypeRules
+
+    def table(self, meta: pa.Table, values: Values) -> tuple[pa.Table, int]:
+        """Append the own columns of the table to `KEYED_SCHEMA` or `KEYLESS_SCHEMA`; also how many zero dates were met.
+
+        Raises:
+            ValueRefused: A value does not fit its column.
+        """
+        zero_dates = 0
+        for column in self.version.columns:
+            if column.name in values:
+                array, zeros = self._array(values[column.name], column)
+                meta = meta.append_column(column.name, array)
+                zero_dates += zeros
+        return meta, zero_dates
+
+    def refused(self, meta: pa.Table, values: Values) -> Iterator[tuple[int, int, ValueRefused]]:
+        """Partition, offset and reason of each row with a value that does not fit; the first one's reason counts."""
+        found: dict[int, ValueRefused] = {}
+        for column in self.version.columns:
+            if column.name in values:
+                for row, error in self._refused(values[column.name], column, 0):
+                    found.setdefault(row, error)
+        for row in sorted(found):
+            found[row].concern(self.version.name, meta["\0ts"][row].as_py())
+            yield meta["\0partition"][row].as_py(), meta["\0offset"][row].as_py(), found[row]
+
+    def _refused(self, values: _Column, column: Column, first: int) -> Iterator[tuple[int, ValueRefused]]:
+        """Values that do not fit, found by halves, as nearly all of them do; column by column, as all may be bad."""
+        try:
+            self._array(values, column)
+        except ValueRefused as error:
+            if len(values) == 1:
+                yield first, error
+                return
+            half = len(values) // 2
+            yield from self._refused(values[:half], column, first)
+            yield from self._refused(values[half:], column, first + half)
+
+    def _array(self, values: _Column, column: Column) -> tuple[pa.Array[Any], int]:
+        array, zeros = to_array(values, column, self.wire, self.rules, f"{self.version.name}.{column.name}")
+        Keys(self.version, self.wire, self.rules).check(column, values, array, zeros)
+        return array, zeros
+
 
 _Group: TypeAlias = Group | BlockGroup
 _G = TypeVar("_G", bound=_Group)
@@ -36,50 +201,39 @@ class _Sent(NamedTuple):
     run: int
 
 
+@dataclass(slots=True)
 class RowGroups:
-    """Rows of a task, until they are made into parts of its result.
+    """Rows of a task, until they are made into parts of its result; see `DecodeTask` for `try_all`."""
 
-    Args:
-        wire: How the protocol writes values.
-        versions: The table versions that it knows.
-        admission: Chooses the rows that are due, and notes those whose values do not fit their table.
-        found: What it found.
-        rules: How the configuration bends the type mapping.
-        try_all: Try the values of every row; see `DecodeTask`.
-    """
+    wire: WireForm
+    versions: TaskVersions
+    admission: Admission
+    rules: TypeRules
+    try_all: bool
+    _sent: dict[tuple[TableName, int], list[_Sent]] = field(default_factory=dict, init=False)
+    _rows: dict[tuple[TableName, int, int, str], Group] = field(default_factory=dict, init=False)
+    _runs: dict[tuple[TableName, TopicPartition], tuple[int, int]] = field(default_factory=dict, init=False)
+    _blocks: dict[tuple[TableName, int, int, str, Hashable], BlockGroup] = field(default_factory=dict, init=False)
 
-    def __init__(
-        self,
-        wire: WireForm,
-        versions: TaskVersions,
-        admission: Admission,
-        found: TaskResult,
-        rules: TypeRules,
-        *,
-        try_all: bool,
-    ) -> None:
-        self._by_place = admission.order.by_place
-        self._try_all = try_all
-        self._rules = rules
-        self._wire = wire
-        self._versions = versions
-        self._admission = admission
-        self._found = found
-        self._sent: dict[tuple[TableName, int], list[_Sent]] = {}
-        self._rows: dict[tuple[TableName, int, int, str], Group] = {}
-        self._runs: dict[tuple[TableName, TopicPartition], tuple[int, int]] = {}
-        self._blocks: dict[tuple[TableName, int, int, str, Hashable], BlockGroup] = {}
+    @property
+    def _by_place(self) -> bool:
+        return self.admission.order.by_place
+
+    @property
+    def _found(self) -> TaskResult:
+        return self.admission.found
 
     def take_row(self, row: RowChange, place: TopicPartition, offset: int, index: int) -> None:
         """Take a row, until `take_rows`; `index` is its number among the events of its message."""
         name, ts = row.name, row.commit_ts
-        # Rows that are not due count, too: they part a run from the same one sent again.
-        is_counted = name in self._versions.counted
-        run = self._run(name, place, ts) if is_counted else 0
-        # Only what this very pass read counts: rows above the watermark are read again, before the resolved ts that
-        # their partition had sent by then. A millisecond may stand for any commit ts in it.
-        highest = ts | LOGICAL if self._by_place and not ts & LOGICAL else ts
-        replay = is_counted and highest <= self._found.resolved.get(place, 0)
+        run, replay = 0, False
+        if name in self.versions.counted:
+            # Rows that are not due count, too: they part a run from the same one sent again.
+            run = self._run(name, place, ts)
+            # Only what this very pass read counts: rows above the watermark are read again, before the resolved ts
+            # that their partition had sent by then. A millisecond may stand for any commit ts in it.
+            highest = ts | LOGICAL if self._by_place and not ts & LOGICAL else ts
+            replay = highest <= self._found.resolved.get(place, 0)
         sent = _Sent(row, (place.partition, offset, index), replay, run)
         self._sent.setdefault((name, row.version), []).append(sent)
 
@@ -90,7 +244,7 @@ class RowGroups:
             ops = [sent.row.op for sent in rows]
             where = np.array([sent.position[1] for sent in rows], np.int64)
             stamps = np.array([sent.row.commit_ts for sent in rows], np.int64)
-            for number, due in self._admission.take(name, ops, place, where, stamps):
+            for number, due in self.admission.take(name, ops, place, where, stamps):
                 group_of = name, version, number, place.topic
                 chosen = [rows[at] for at in due.tolist()]
                 found = self._rows.get(group_of)
@@ -100,14 +254,14 @@ class RowGroups:
                     self._add(found, chosen, place)
 
     def _add(self, rows: Group, chosen: Sequence[_Sent], place: TopicPartition) -> None:
-        bad = set[int]()
+        bad, fates = set[int](), self._found.fates
         for row, position, replay, run in chosen:
             offset = position[1]
             try:
                 if offset in bad:
-                    self._found.fates[Fate.SET_ASIDE, row.name] += 1
+                    fates[Fate.SET_ASIDE, row.name] += 1
                     continue
-                if self._try_all:
+                if self.try_all:
                     one = group(rows.version)
                     one.add(row, position)
                     self._typing(rows.version).table(*one.columns())
@@ -115,14 +269,14 @@ class RowGroups:
             except DecodeError as error:
                 bad.add(offset)
                 error.concern(row.name, row.commit_ts)
-                self._admission.reject(place, offset, error)
+                self.admission.reject(place, offset, error)
             else:
-                self._found.fates[Fate.APPLIED, row.name] += 1
+                fates[Fate.APPLIED, row.name] += 1
 
     def take_block(self, block: ColumnBlock, place: TopicPartition, offsets: Ints) -> None:
         """Take the rows of a block that are due; `offsets` are those of the messages that its places count."""
         ops, where = [block.op] * len(block.places), offsets[block.places]
-        for number, chosen in self._admission.take(block.name, ops, place, where, block.commit_ts):
+        for number, chosen in self.admission.take(block.name, ops, place, where, block.commit_ts):
             due = block if len(chosen) == len(block.places) else block.part(chosen)
             group_of, count = (due.name, due.version, number, place.topic, due.form), len(due.places)
             rows = self._blocks.get(group_of)
@@ -150,13 +304,13 @@ class RowGroups:
         count: int = 1,
     ) -> _G | None:
         name, number, cut, *_ = where
-        version = self._versions.get(name, number)
+        version = self.versions.get(name, number)
         if version is None:
             # Another pass holds them: the watermark stays below the first of them.
             self._found.wait(Waiting(name, number, ts, count, place))
             self._found.fates[Fate.HELD, name] += count
             return None
-        groups[where] = kind(self._versions.typed(version, cut, ts), by_place=self._by_place)
+        groups[where] = kind(self.versions.typed(version, cut, ts), by_place=self._by_place)
         return groups[where]
 
     def finish(self) -> None:
@@ -179,11 +333,11 @@ class RowGroups:
         except ValueRefused:
             # All of them at once: a pass that names one would have to be repeated for each.
             for partition, offset, error in typing.refused(meta, values):
-                self._admission.reject(TopicPartition(topic, partition), offset, error)
+                self.admission.reject(TopicPartition(topic, partition), offset, error)
             return
         self._found.measures["zero_dates"] += zero_dates
         self._found.parts.setdefault((name, number), []).append(Part.of(typing.version, table, topic))
         self._found.topics[name] = topic
 
     def _typing(self, version: TableVersion) -> Typing:
-        return Typing(version, self._wire, self._rules)
+        return Typing(version, self.wire, self.rules)

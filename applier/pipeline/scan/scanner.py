@@ -20,15 +20,13 @@ from applier.ddl.actions import effect
 from applier.decode.protocols import decoder_of_thread
 from applier.errors import DecodeError, SchemaUnknown
 from applier.order.barrier import cut, in_order
-from applier.order.resent import Passages, passages
-from applier.order.watermark import advance
-from applier.pipeline.scan.ddl_marks import DdlMarks
+from applier.order.feed_order import Passages, passages
 from applier.pipeline.scan.decode_task import DecodeTask
 from applier.pipeline.scan.known import Known
-from applier.pipeline.scan.live_topics import mark
 from applier.pipeline.scan.statements import Ddl, Taken, read_all
-from applier.pipeline.scan.tails import resolved_near_ends
 from applier.pipeline.scan.task_result import TaskResult
+from applier.pipeline.scan.task_versions import DdlMarks
+from applier.pipeline.scan.watermarks import advance, mark, resolved_near_ends
 from applier.pipeline.scan.window_scan import NO_WATERMARK, WindowScan
 from applier.pipeline.scan.window_tables import met, shown, spelling, take_keys, typed_by, with_rows
 from applier.runtime import failpoints
@@ -95,28 +93,21 @@ class WindowScanner:
     ) -> WindowScan:
         """Find out what a window holds; reads only.
 
-        Args:
-            window: The window.
-            known: What is known before it.
-            stopwatch: Takes the time of the stages `read` and `decode`.
-            where: Where row passes run.
-            limits: What each process that decodes may take.
-
         Raises:
             WindowTooLargeError: The window has more bytes.
             TransientError: The source, the registry or the claim-check storage does not answer.
             SchemaChangeRefused: A DDL statement that cannot be understood.
         """
         typed = typed_by((), known.tables) if self.rows_describe else {}
-        order = type(self.template.order)(known.applied, known.floors, known.covered, passages(known.passed, ()))
-        late = known.late_in(order)
-        self.unsplit.update(known.topics[name] for name in known.counted & known.topics.keys())
-        marks = DdlMarks(typed=typed, changed=known.changed if self.rows_describe else {}, late=late)
-        limits = replace(
-            limits, unsplit=frozenset(self.unsplit), splits=known.splits, piece_rows=self.template.limits.piece_rows
+        order = type(self.template.order)(
+            known.applied, known.floors, known.state.covered, passages(known.state.checkpoint.passed, ())
         )
+        late = known.late_in(order)
+        self.unsplit.update(known.state.topics[name] for name in known.counted & known.state.topics.keys())
+        marks = DdlMarks(typed=typed, changed=known.changed if self.rows_describe else {}, late=late)
+        limits = replace(limits, unsplit=frozenset(self.unsplit), piece_rows=self.template.limits.piece_rows)
         job = replace(self.template, order=order, marks=marks, limits=limits)
-        found = WindowScan(window, dict(known.resolved), job, ceiling=self.ceiling)
+        found = WindowScan(window, dict(known.state.checkpoint.resolved), job, ceiling=self.ceiling)
         found.job = replace(job, marks=replace(marks, shown=shown(found, known)))
         with stopwatch.stage("read"):
             run = self._reader(found, where)
@@ -135,7 +126,7 @@ class WindowScanner:
                 return found
             if revised:
                 # What lies beyond the new end is not read: its resolved ts would claim rows that are not applied.
-                found.resolved, found.ceiling, found.waiting = dict(known.resolved), self.ceiling, []
+                found.resolved, found.ceiling, found.waiting = dict(known.state.checkpoint.resolved), self.ceiling, []
                 where = where if found.window.ranges else Where.HERE  # Tasks have nothing to read.
                 with stopwatch.stage("read"):
                     run = self._reader(found, where)
@@ -227,7 +218,7 @@ class WindowScanner:
         due = [barrier for barrier in found.results.barriers if barrier.change.commit_ts <= (found.upto or 0)]
         barriers = in_order(due, known.applied, known.applied_ddl)
         every = read_all(barriers, spelling(found, known), met(found, known), self.taken) if barriers else []
-        had = {**known.exported, **known.loaded}
+        had = {**known.exported, **known.state.loaded}
         every = [ddl for ddl in every if not ddl.is_in(had)]
         every = [with_rows(ddl, found) for ddl in every]
         found.ddl = every if self.chosen is None else self.chosen(every)
@@ -290,7 +281,7 @@ def _passages(found: WindowScan, known: Known) -> Passages:
         return {}
     names, spelt = {ddl.barrier.change.id: ddl.names for ddl in found.ddl}, spelling(found, known)
     told = ((item, names.get(item.change.id) or Ddl.of(item, spelt).names) for item in found.results.barriers)
-    return passages(known.passed, told)
+    return passages(known.state.checkpoint.passed, told)
 
 
 def _stop_at_end(found: WindowScan) -> bool:

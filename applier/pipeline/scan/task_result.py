@@ -16,8 +16,8 @@ from applier.changefeed.message import TopicPartition
 from applier.changefeed.table import TableName, TableVersion
 from applier.consume.source import PieceId
 from applier.errors import DecodeError, TransientError
-from applier.order.bags import IMAGE, hashed, together
 from applier.order.barrier import Barrier
+from applier.order.merge import IMAGE, hashed, together
 from applier.order.pieces import PIECE_BYTES, SOURCE, Pieces, cut, marked
 from applier.order.reduce import data_of
 
@@ -151,9 +151,6 @@ class BadMessage:
     """A message that cannot be decoded, or whose row does not fit its table.
 
     Attributes:
-        partition: Its partition.
-        offset: Its offset.
-        error: Why.
         tables: Tables that its rows may be of; () where they are not known.
     """
 

@@ -86,7 +86,7 @@ class WindowScan:
         return replace(
             self.job,
             include=(*self.job.include, *(f"!{rule}" for rule in exactly(self.left_out(known)))),
-            versions=tuple({**known.versions, **self.versions}.values()),
+            versions=tuple({**known.state.versions, **self.versions}.values()),
             # Without a watermark nothing is due, not even rows that carry no commit ts.
             upto=-1 if self.upto is None else self.upto,
             skip=self.skip,
@@ -144,7 +144,7 @@ class WindowScan:
         new = {key: version for key, version in self.results.versions.items() if self.versions.get(key) != version}
         self.versions |= new
         # Without a table, a first step that failed may have left versions, and its repetition has to make their tables.
-        self.new_versions |= new.keys() - known.versions.keys() if known.tables else new.keys()
+        self.new_versions |= new.keys() - known.state.versions.keys() if known.tables else new.keys()
         self.topics |= self.results.topics
         return bool(new)
 
@@ -155,9 +155,9 @@ class WindowScan:
         export declares: a later one would else be that of the rows.
         """
         new = {
-            (item.name, item.version): replace(known.versions[item.name, upto], version=item.version)
+            (item.name, item.version): replace(known.state.versions[item.name, upto], version=item.version)
             for item in self.results.waiting.values()
-            if item.version <= (upto := known.loaded.get(item.name, -1))
+            if item.version <= (upto := known.state.loaded.get(item.name, -1))
         }
         self.versions |= new
         return bool(new)

@@ -20,7 +20,7 @@ from applier.pipeline.scan.window_scan import WindowScan
 
 def spelling(found: WindowScan, known: Known) -> Spelling:
     """How the tables are spelt, those that a window shows included."""
-    names = (name for name, _ in [*known.versions, *found.versions, *found.results.parts])
+    names = (name for name, _ in [*known.state.versions, *found.versions, *found.results.parts])
     found_names = Spelling((*known.tables, *known.exported), (*names, *known.named))
     found_names.doubt(known.misnamed)
     return found_names
@@ -31,7 +31,7 @@ def met(found: WindowScan, known: Known) -> dict[TableName, int]:
     after = (barrier.change.after for barrier in found.results.barriers)
     made = {(version.name, version.version) for version in after if version is not None}
     # A version in Avro is no commit ts, and an earlier pass may have met it by a name that no table has.
-    described = dict(found.new_versions - made) if known.lives is None else {}
+    described = dict(found.new_versions - made) if known.state.lives is None else {}
     return {name: at for name, at in {**described, **found.results.lowest()}.items() if name not in known.tables}
 
 
@@ -70,16 +70,17 @@ def typed_by(ddl: Sequence[Ddl], tables: Tables) -> dict[TableName, list[TableVe
 
 def shown(found: WindowScan, known: Known) -> Shown | None:
     """What DDL, those that are not due included, and watermarks show of a window; None where names are whole."""
-    if known.lives is None:
+    if known.state.lives is None:
         return None
-    lives = known.lives.copy()
+    lives = known.state.lives.copy()
     for barrier in sorted(found.results.barriers, key=lambda item: (item.change.commit_ts, item.position.offset)):
         lives.take(barrier.change.commit_ts, barrier.change.sql, barrier.change.database, barrier.topic)
     return lives.shown(
-        known.topics,
+        known.state.topics,
         known.tables,
-        settled=known.lives.newest,
-        has_watermarks=found.job.order.has_watermark or bool(lives.newest or known.resolved or found.results.resolved),
+        settled=known.state.lives.newest,
+        has_watermarks=found.job.order.has_watermark
+        or bool(lives.newest or known.state.checkpoint.resolved or found.results.resolved),
     )
 
 

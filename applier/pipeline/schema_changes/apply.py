@@ -8,10 +8,8 @@ from dataclasses import dataclass, field, replace
 
 from applier.changefeed.completeness import Reason, Why
 from applier.changefeed.event import SchemaChange
-from applier.changefeed.filter import TableFilter
 from applier.changefeed.table import TableName, TableVersion
-from applier.changefeed.types import TypeRules
-from applier.config.settings import Policy, TablesSection
+from applier.config.settings import Policy
 from applier.ddl.actions import Action, Alteration, CreateTable, NoRows, RecoverTable, by_table, effect, kind, touches
 from applier.ddl.statement_head import FLASHBACK_DATABASE
 from applier.errors import DdlStopped, SchemaChangeRefused, TableMismatch
@@ -29,13 +27,12 @@ from applier.pipeline.schema_changes.decision import (
     decided,
     unread_of,
 )
-from applier.pipeline.schema_changes.new_tables import NewTables
 from applier.pipeline.schema_changes.track import move_past
-from applier.pipeline.schema_changes.whole_tables import TableDdl
+from applier.pipeline.schema_changes.whole_tables import NewTables, TableDdl
 from applier.pipeline.state import State
 from applier.pipeline.tables import completeness, table_records
+from applier.pipeline.tables.changefeed import left_behind
 from applier.pipeline.tables.ddl_stamp import DROPPED_AT, is_in, shown
-from applier.pipeline.tables.filtered import left_behind
 from applier.pipeline.tables.target_tables import TargetTables
 from applier.runtime import failpoints, terminal
 from applier.runtime.logs import logger
@@ -54,11 +51,7 @@ class DdlApplier:
     either the whole effect of a DDL or none of it, and `apply` may be called again.
 
     Args:
-        targets: The tables.
-        state: What is known of them, and where decisions are kept.
         policies: Policy per kind of DDL, where it is not `apply`.
-        settings: Which tables are followed, and what becomes of dropped ones.
-        rules: How types map.
         past: Decisions that count more than the policies.
 
     Attributes:
@@ -69,8 +62,6 @@ class DdlApplier:
     targets: TargetTables
     state: State
     policies: Mapping[str, Policy]
-    settings: TablesSection
-    rules: TypeRules
     past: Past = field(default_factory=dict)
     new_tables: NewTables = field(init=False)
     is_stopped: bool = field(default=False, init=False)
@@ -81,11 +72,11 @@ class DdlApplier:
     _absent: set[tuple[TableName, str]] = field(default_factory=set, init=False)
 
     def __post_init__(self) -> None:
-        self._rules = DdlRules(self.policies, TableFilter(self.settings.include), self.past)
+        self._rules = DdlRules(self.policies, self.targets.include, self.past)
         self.new_tables = NewTables(self.targets, self.state, self._rules)
-        self._tables = TableDdl(self.targets, self.state, self.settings)
-        self._columns = ColumnDdl(self.targets, self.state, self.rules)
-        self._rows = RowDdlApplier(self.targets, self.state, self.settings)
+        self._tables = TableDdl(self.targets, self.state)
+        self._columns = ColumnDdl(self.targets, self.state)
+        self._rows = RowDdlApplier(self.targets, self.state)
 
     def follow(self, version: TableVersion) -> None:
         """Bring a table to the columns that its rows have, in a feed whose DDL do not come.
@@ -230,7 +221,7 @@ class DdlApplier:
                 doubt(self.targets, kept)
             move_past(change, group, self.state, self.targets, ignored=decision == "ignored")
             if decision == "without a table":
-                completeness.meet_absent(group[0], self.state, self._rules.include.admits)
+                completeness.meet_absent(group[0], self.state, self.targets.include.admits)
             self._tables.follow_include(group)
             if decision == "skipped":
                 # Afterwards: a CREATE TABLE or a TRUNCATE that was skipped made no table whole.

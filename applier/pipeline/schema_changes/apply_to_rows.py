@@ -11,9 +11,7 @@ import pyarrow as pa
 
 from applier.changefeed.completeness import LIVE, Completeness, Why, incomplete
 from applier.changefeed.event import SchemaChange
-from applier.changefeed.filter import TableFilter
 from applier.changefeed.table import TableName, TableVersion, fold
-from applier.config.settings import TablesSection
 from applier.ddl.actions import DropPartitions, ExchangePartition, RecoverTable, TruncatePartitions, kind
 from applier.errors import RELOAD, SchemaChangeRefused
 from applier.pipeline.schema_changes import moved_names
@@ -44,17 +42,10 @@ Rows: TypeAlias = DropPartitions | TruncatePartitions | ExchangePartition | Reco
 
 @dataclass(frozen=True, slots=True)
 class RowDdlApplier:
-    """Applies these DDL to the Iceberg tables; each may be called again after a crash at any point.
-
-    Args:
-        targets: The tables.
-        state: What is known of them before the DDL.
-        settings: Which tables are followed, and what becomes of dropped ones.
-    """
+    """Applies these DDL to the Iceberg tables; each may be called again after a crash at any point."""
 
     targets: TargetTables
     state: State
-    settings: TablesSection
 
     def apply(self, change: SchemaChange, action: Rows) -> Decision:
         """Apply one action.
@@ -114,7 +105,7 @@ class RowDdlApplier:
             self.targets.committed(other, snapshot_id)
 
     def _both(self, change: SchemaChange, action: ExchangePartition) -> tuple[TableWriter, TableWriter]:
-        admits = TableFilter(self.settings.include).admits
+        admits = self.targets.include.admits
         writers = []
         for name in (action.table, action.other):
             writer = self.targets.writer(name) if admits(name) else None

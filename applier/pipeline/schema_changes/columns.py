@@ -8,7 +8,6 @@ from typing import cast
 
 from applier.changefeed.event import SchemaChange
 from applier.changefeed.table import TableName, TableVersion
-from applier.changefeed.types import TypeRules
 from applier.ddl.actions import Action, touches
 from applier.errors import RELOAD, SchemaChangeRefused
 from applier.pipeline.schema_changes.track import after_of, altered
@@ -24,17 +23,10 @@ from applier.sink.evolve.row_columns import of_schemas, supplied, with_virtual
 
 @dataclass(frozen=True, slots=True)
 class ColumnDdl:
-    """Changes columns, keys and comments of target tables. Each method may be called again after a crash.
-
-    Args:
-        targets: The tables.
-        state: What is known of them.
-        rules: How types map.
-    """
+    """Changes columns, keys and comments of target tables. Each method may be called again after a crash."""
 
     targets: TargetTables
     state: State
-    rules: TypeRules
 
     def evolve(self, change: SchemaChange, group: Sequence[Action]) -> Decision:
         """Apply the specifications of one ALTER TABLE.
@@ -65,7 +57,7 @@ class ColumnDdl:
         self.targets.maker.adopt(writer, before)
         wanted = cast("TableVersion", altered(self.state.tables, change, group))
         schema = writer.table.schema
-        evolution = plan(supplied(before, schema), wanted, group, self.rules, schema.names)
+        evolution = plan(supplied(before, schema), wanted, group, self.targets.maker.rules, schema.names)
         stamp = self.targets.stamp(name, change.commit_ts, {DDL: mark(change)}, writer)
         done = apply_evolution(writer.table, evolution, stamp)
         writer.reload()
@@ -91,7 +83,7 @@ class ColumnDdl:
         if before.columns == version.columns:
             return
         held = writer.table.schema.names
-        evolution = plan(before, version, (), of_schemas(self.rules), held)
+        evolution = plan(before, version, (), of_schemas(self.targets.maker.rules), held)
         # A step that failed, or a user, has done these.
         schema = writer.table.schema
         evolution = replace(evolution, steps=tuple(step for step in evolution.steps if not step.is_done(schema)))

@@ -66,7 +66,6 @@ class DdlRules:
 
     Args:
         policies: Policy per kind of DDL, where it is not `apply`.
-        include: Which tables are followed.
         past: Decisions that count more than the policies.
     """
 

@@ -27,12 +27,6 @@ _HINT = (
 def take(scan: WindowScan, state: State, targets: TargetTables, config: Config) -> None:
     """Let supplied tables be known from here on, so that the checkpoint keeps them as DDL leave them.
 
-    Args:
-        scan: The window; rows or DDL of it concern the tables.
-        state: What is known; it is changed.
-        targets: The tables.
-        config: Says whether tables were loaded before.
-
     Raises:
         TableMismatch: Rows have a column that the supplied text lacks, lack one of it, or have another kind of value or
             another key.

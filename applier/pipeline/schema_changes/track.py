@@ -27,15 +27,7 @@ def declared(change: SchemaChange, create: CreateTable) -> TableVersion | None:
 def move_past(
     change: SchemaChange, group: Sequence[Action], state: State, targets: TargetTables, *, ignored: bool = False
 ) -> None:
-    """Move the columns and the completeness of tables past a DDL.
-
-    Args:
-        change: The DDL.
-        group: Its actions.
-        state: What is known; it is changed.
-        targets: The tables.
-        ignored: The configuration ignores it.
-    """
+    """Move the columns and the completeness of tables past a DDL, which the configuration may have `ignored`."""
     state.tables.move(change, group)
     for action in group:
         completeness.follow(action, state, targets, ignored=ignored)

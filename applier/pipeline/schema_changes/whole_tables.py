@@ -1,41 +1,38 @@
-"""DDL of whole tables: CREATE, DROP, TRUNCATE and RENAME."""
+"""DDL of whole tables: CREATE, which may make many at once, DROP, TRUNCATE and RENAME."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
+from itertools import groupby
 
 from applier.changefeed.completeness import LIVE, Reason
 from applier.changefeed.event import SchemaChange
-from applier.changefeed.filter import TableFilter
 from applier.changefeed.table import TableName
-from applier.config.settings import TablesSection
 from applier.ddl import actions
-from applier.errors import RELOAD, SchemaChangeRefused
+from applier.errors import RELOAD, SchemaChangeRefused, TableMismatch
+from applier.pipeline.scan.statements import Ddl
 from applier.pipeline.schema_changes import moved_names
 from applier.pipeline.schema_changes.apply_to_rows import dropped, truncated
+from applier.pipeline.schema_changes.decision import DdlRules
 from applier.pipeline.schema_changes.track import declared, move_past
 from applier.pipeline.state import State
 from applier.pipeline.tables import parking
 from applier.pipeline.tables.ddl_stamp import DDL, is_in, mark, shown
 from applier.pipeline.tables.table_maker import refuse_held
 from applier.pipeline.tables.target_tables import TargetTables
+from applier.runtime import failpoints
+from applier.sink.iceberg.catalog import JavaError
 from applier.sink.write.table_writer import TableWriter
 
 
 @dataclass(frozen=True, slots=True)
 class TableDdl:
-    """Creates, drops, empties and renames target tables. Each method may be called again after a crash.
-
-    Args:
-        targets: The tables.
-        state: What is known of them.
-        settings: Which tables are followed, and what becomes of dropped ones.
-    """
+    """Creates, drops, empties and renames target tables. Each method may be called again after a crash."""
 
     targets: TargetTables
     state: State
-    settings: TablesSection
 
     def apply(self, change: SchemaChange, action: actions.Action) -> None:
         """Apply an action on whole tables; others, such as those on views, change nothing.
@@ -62,7 +59,7 @@ class TableDdl:
         needed = (*done.leaving(()), *done.emptied, *done.thinned)
         if not needed or any(name in self.state.tables or self.targets.writer(name) is not None for name in needed):
             return False
-        admits = TableFilter(self.settings.include).admits
+        admits = self.targets.include.admits
         return not any(self.is_renamed(change, to) or not admits(table) for table, to in done.moved)
 
     def _create(self, change: SchemaChange, create: actions.CreateTable) -> None:
@@ -116,9 +113,9 @@ class TableDdl:
             self.targets.forget(name)
             return
         is_parked = name in self.state.parked
-        stays = not TableFilter(self.settings.include).admits(name) if is_parked else is_passed
+        stays = not self.targets.include.admits(name) if is_parked else is_passed
         # What others alone have written is not the changefeed's to drop.
-        if self.settings.on_drop == "drop" and not stays and writer.known is not None:
+        if self.targets.maker.settings.on_drop == "drop" and not stays and writer.known is not None:
             moved_names.begin(self.state)
             self.targets.confirm()
             self.targets.catalog.drop(writer.table.identifier, purge=True)
@@ -140,7 +137,7 @@ class TableDdl:
 
         A name that `tables.include` leaves out, and that a table has only within the statement, is as any other.
         """
-        admits = TableFilter(self.settings.include).admits
+        admits = self.targets.include.admits
         if not admits(rename.table) and rename.table not in self.state.tables:
             what = f"Table {rename.table} becomes {rename.to}, which is replicated, but its rows so far are not here."
             raise SchemaChangeRefused(what, RELOAD)
@@ -174,7 +171,7 @@ class TableDdl:
 
     def come_back(self, names: Sequence[TableName], reason: Reason) -> None:
         """Park tables whose rows came back unseen; what is kept of them from before is no longer what they are."""
-        admits = TableFilter(self.settings.include).admits
+        admits = self.targets.include.admits
         for name in filter(admits, names):
             parking.park(self.state, self.targets, name, reason)
             self._make_way(name)
@@ -206,7 +203,7 @@ class TableDdl:
         """Leave a renamed table out, or let it come back, as `tables.include` says of its new name."""
         for rename in group:
             if isinstance(rename, actions.RenameTable):
-                is_wanted = TableFilter(self.settings.include).admits(rename.last)
+                is_wanted = self.targets.include.admits(rename.last)
                 parking.follow_include(self.state, self.targets, rename.to, is_wanted=is_wanted)
 
     def _rename_parked(self, change: SchemaChange, rename: actions.RenameTable) -> None:
@@ -241,3 +238,55 @@ def _refuse_taken(change: SchemaChange, rename: actions.RenameTable, target: Tab
     other = f"No changefeed writes the Iceberg table {target.table}. Drop it there, or give it another name"
     again = "start `applier run -c FILE` again."
     raise SchemaChangeRefused(what, RELOAD if target.known else f"{other}, and {again}")
+
+
+@dataclass(frozen=True, slots=True)
+class NewTables:
+    """Makes tables before the turn of their CREATE TABLE, which finds them made as one that is repeated does."""
+
+    targets: TargetTables
+    state: State
+    rules: DdlRules
+
+    def in_turn(self, ddl: Sequence[Ddl], is_first: Callable[[Ddl], bool]) -> Iterator[Ddl]:
+        """The DDL in their order; what CREATE TABLE in a row have made is kept in one commit behind the last.
+
+        A process that dies among them leaves tables that are made, not recorded: the next one finds each at its turn.
+
+        Args:
+            ddl: The DDL; each is to be applied before the next is asked for.
+            is_first: No rows are due before a DDL in its tables.
+        """
+        for _, group in groupby(ddl, lambda item: item.made is not None and self.state.keeps_cut):
+            run = list(group)
+            # Of two tables of one place the second one waits for its turn.
+            apart = {self.targets.identifier(item.made.table): item for item in reversed(run) if item.made is not None}
+            if is_many := len(run) > 1 and len(apart) > 1:
+                self.targets.side_by_side(self._make, [item for item in apart.values() if is_first(item)])
+            for item in run:
+                if is_many and self.state.ddl.held is None:
+                    self.state.ddl.held = []
+                yield item
+            self.settle()
+
+    def settle(self) -> None:
+        """Keep what is in memory alone, in one commit to each control table."""
+        held, self.state.ddl.held = self.state.ddl.held, None
+        if held:
+            self.state.keep_versions()
+            self.state.control.record_schema_changes(held)
+            for _ in held:
+                failpoints.reach("ddl-recorded")
+
+    def _make(self, ddl: Ddl) -> None:
+        """Make the table of a CREATE TABLE where nothing has its name; what speaks against it is found at its turn."""
+        change, create = ddl.barrier.change, ddl.made
+        if create is None or create.table in self.state.completeness or self.state.ddl.is_begun(change.id):
+            return
+        verdict = self.rules.decide(change, ddl.actions, self.state.parked, self.state.ddl)
+        version = declared(change, create) if verdict.decision == "applied" else None
+        with suppress(JavaError, TableMismatch):
+            if version is not None and not self.targets.catalog.exists(self.targets.identifier(create.table)):
+                stamp = self.targets.stamp(create.table, change.commit_ts, {DDL: mark(change)}, known=LIVE)
+                self.targets.make(version, stamp)
+                failpoints.reach("table-made")

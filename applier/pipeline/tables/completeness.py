@@ -239,13 +239,6 @@ def warn(state: State) -> None:
 def meet(names: Iterable[TableName], ddl: Sequence[Ddl], state: State, targets: TargetTables, config: Config) -> None:
     """Take note of the tables whose rows arrive, before any row is written.
 
-    Args:
-        names: The tables of a window's rows.
-        ddl: The DDL of the window.
-        state: What is known; it is changed.
-        targets: The tables.
-        config: Says what becomes of tables that may lack rows.
-
     Raises:
         TableIncomplete: Nothing proves that a table is whole, and the configuration refuses such tables.
     """
@@ -290,14 +283,10 @@ def is_unmet(name: TableName, state: State) -> bool:
 
 
 def follow(action: actions.Action, state: State, targets: TargetTables, *, ignored: bool) -> None:
-    """Move the completeness of tables past a DDL that the feed carries.
+    """Move the completeness of tables past an action that they have taken.
 
-    Args:
-        action: The action, which the tables have taken.
-        state: What is known; it is changed.
-        targets: The tables.
-        ignored: The configuration ignores it: a TRUNCATE has emptied no table, and so made none whole, and a RENAME has
-            moved no rows unless a user has.
+    Where the configuration has `ignored` it, a TRUNCATE has emptied no table, and so made none whole, and a RENAME has
+    moved no rows unless a user has.
     """
     known, done = state.completeness, actions.effect(action)
     for table in done.created:
@@ -351,12 +340,7 @@ def doubt(state: State, names: Iterable[TableName], reason: Reason) -> None:
 
 
 def doubt_late(state: State, late: Mapping[TableName, Iterable[int]]) -> None:
-    """Let tables be no longer whole that rows belong to which came behind a DDL of an earlier step.
-
-    Args:
-        state: What is known; it is changed.
-        late: By table the DDL that such rows lie before.
-    """
+    """Let tables be no longer whole that rows belong to which came behind a DDL of an earlier step."""
     for name, points in sorted(late.items()):
         for point in sorted(points):
             for owner in losing(name, point, state.ddl.past):

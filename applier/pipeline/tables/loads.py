@@ -87,12 +87,7 @@ def place_of(changefeed: str, name: TableName) -> tuple[str, ...]:
 
 @dataclass(frozen=True, slots=True)
 class LoadTables:
-    """The tables that a changefeed loads.
-
-    Args:
-        catalog: The catalog.
-        changefeed: Name of the changefeed.
-    """
+    """The tables that a changefeed loads."""
 
     catalog: Catalog
     changefeed: str

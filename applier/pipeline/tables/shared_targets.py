@@ -20,11 +20,7 @@ from applier.runtime.logs import logger
 def refuse_shared(config: Config, scan: WindowScan, known: Tables, described: Iterable[TableVersion] = ()) -> None:
     """Walk through what a step would apply, and refuse the first moment at which two tables would be one.
 
-    Args:
-        config: Where tables go, and which are followed.
-        scan: What the step would apply.
-        known: The tables before it.
-        described: Tables that it would make without a CREATE TABLE.
+    `known` are the tables before it, and `described` those that it would make without a CREATE TABLE.
 
     Raises:
         TableMismatch: Two upstream tables have one Iceberg table, or one lies among the control tables.

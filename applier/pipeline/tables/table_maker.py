@@ -12,7 +12,7 @@ from applier.changefeed.types import TypeRules, column_arrow_type
 from applier.config.settings import TablesSection
 from applier.config.table_layout import TableLayout
 from applier.errors import TableMismatch
-from applier.pipeline.tables.filtered import FILTERED, Doubted
+from applier.pipeline.tables.changefeed import FILTERED, Doubted
 from applier.sink.evolve.row_columns import columns_of_new, supplied
 from applier.sink.format.layout import fitted
 from applier.sink.format.types import iceberg_type
@@ -33,9 +33,7 @@ _KEEP = (
 def refuse_held(writer: TableWriter | None, *, is_placed: bool = True) -> None:
     """Refuse a table for a CREATE TABLE, which makes one without rows, if it holds rows that others wrote.
 
-    Args:
-        writer: The table; None if there is none.
-        is_placed: The table can be read again from its CREATE TABLE.
+    It `is_placed` if it can be read again from its CREATE TABLE.
 
     Raises:
         TableMismatch: It does.
@@ -52,8 +50,6 @@ class TableMaker:
 
     Args:
         create: Creates a table, with the arguments of `Catalog.create`.
-        settings: Properties of new tables.
-        rules: How types map.
         loaded: Tables that hold rows without a stamp were loaded, as the configuration says.
 
     Attributes:

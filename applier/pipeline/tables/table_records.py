@@ -108,10 +108,7 @@ def _take_worse(state: State, name: TableName, own: Completeness) -> None:
 def settle(state: State, targets: TargetTables, *, is_read: bool) -> None:
     """Let what tables say of themselves count that this step has met: the feed alone does not show what they lack.
 
-    Args:
-        state: What is known; it is changed.
-        targets: The tables.
-        is_read: The feed is read as far as the tables are: those that nothing has shown do not come any more.
+    Where the feed `is_read` as far as the tables are, those that nothing has shown do not come any more.
     """
     for name in list(state.unsaid):
         if name not in state.tables and name not in state.completeness and not is_read:

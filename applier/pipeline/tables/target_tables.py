@@ -11,15 +11,15 @@ from typing import TypeVar
 from applier.changefeed.applied_offsets import AppliedOffsets
 from applier.changefeed.checkpoint import Checkpoint
 from applier.changefeed.completeness import Completeness
+from applier.changefeed.filter import TableFilter
 from applier.changefeed.route import Route
 from applier.changefeed.table import TableName, TableVersion
 from applier.config.readers import refuse_unreadable
 from applier.config.settings import SinkSection
 from applier.errors import TableMismatch
-from applier.pipeline.tables.changefeed import Changefeed
+from applier.pipeline.tables.changefeed import Changefeed, Recorder
 from applier.pipeline.tables.ddl_stamp import DROPPED_AT
 from applier.pipeline.tables.listed_tables import ListedTables
-from applier.pipeline.tables.recorder import Recorder
 from applier.pipeline.tables.table_maker import TableMaker
 from applier.sink.commit.fence import fence
 from applier.sink.commit.stamp import Stamp, covered
@@ -36,15 +36,9 @@ class TargetTables:
     """The tables of one changefeed, as they are in the catalog.
 
     Args:
-        catalog: The catalog.
-        feed: The changefeed.
-        maker: Makes new tables.
-        route: Where tables go.
-        sink: Threads.
         confirm: Raises CheckpointConflict once another process has the changefeed; before what no commit can refuse.
         fenced: Highest epoch of a process that lost the changefeed and may be alive; a table with its stamp is fenced.
         spelt: The name of a table that is known, in the letters in which it was made; None for any other.
-        records: What commits say of their tables.
 
     Attributes:
         snapshots: Heads for the checkpoint.
@@ -65,6 +59,11 @@ class TargetTables:
     _dropped: set[tuple[str, ...]] = field(default_factory=set, init=False)
     _writers: dict[tuple[str, ...], TableWriter] = field(default_factory=dict, init=False)
     _pool: ThreadPoolExecutor | None = field(default=None, init=False)
+
+    @property
+    def include(self) -> TableFilter:
+        """Which upstream tables are followed."""
+        return TableFilter(self.maker.settings.include)
 
     def identifier(self, name: TableName) -> tuple[str, ...]:
         """Where an upstream table goes: a table that is known is spelt as it was when it was made."""
@@ -93,11 +92,7 @@ class TargetTables:
             raise
 
     def restore(self, names: Iterable[TableName], checkpoint: Checkpoint) -> dict[TableName, int]:
-        """Look at the tables anew, after a start or a failed step.
-
-        Args:
-            names: All tables that there may be; those that such a step made are not in the checkpoint.
-            checkpoint: What is certain.
+        """Look at the tables anew, after a start or a failed step, whose tables are not in the checkpoint.
 
         Returns:
             Resolved ts of the tables that are ahead of the checkpoint; 0 in a feed in offset order.

@@ -12,8 +12,7 @@ import pytest
 
 from applier.changefeed.change_batch import KeylessBatch
 from applier.changefeed.table import Keyless
-from applier.order.bags import IMAGE, hashed, together
-from applier.order.merge import merge, merge_bag
+from applier.order.merge import IMAGE, hashed, merge, merge_bag, together
 from applier.order.pieces import Pieces, cut, shares, within
 from applier.order.reduce import KEYLESS_SCHEMA
 

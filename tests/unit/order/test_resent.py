@@ -6,7 +6,7 @@ from applier.changefeed.event import SchemaChange
 from applier.changefeed.message import Position, TopicPartition
 from applier.changefeed.table import TableName
 from applier.order.barrier import Barrier
-from applier.order.resent import Passage, passages, passed
+from applier.order.feed_order import Passage, passages, passed
 
 ORDERS, ITEMS = TableName("shop", "orders"), TableName("shop", "items")
 P0, P1 = TopicPartition("feed", 0), TopicPartition("feed", 1)

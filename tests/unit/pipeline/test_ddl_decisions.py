@@ -16,8 +16,6 @@ from applier.changefeed.filter import TableFilter
 from applier.changefeed.message import Position
 from applier.changefeed.position import FeedPosition
 from applier.changefeed.table import TableName, TableVersion
-from applier.changefeed.types import TypeRules
-from applier.config.settings import TablesSection
 from applier.ddl.actions import by_table
 from applier.ddl.parser import parse
 from applier.ddl.spelling import Spelling
@@ -178,7 +176,7 @@ def test_a_table_that_a_failed_step_has_purged_shows_that_its_drop_was_begun(*, 
     change = SchemaChange(5, "DROP TABLE p, q", "a")
     ddl = Ddl.of(Barrier(change, "t", Position(0, 0, 0)), Spelling(()))
 
-    assert DdlApplier(targets, state, {}, TablesSection(), TypeRules())._is_made(ddl) is is_moving
+    assert DdlApplier(targets, state, {})._is_made(ddl) is is_moving
 
 
 @pytest.mark.parametrize(
@@ -196,7 +194,7 @@ def test_the_next_windows_do_not_count_on_a_name_that_renames_of_an_open_order_m
     state.tables.put(TableVersion(P, 1, ()))
     state.completeness |= dict.fromkeys((P, Q, TableName("a", "between")), Completeness(Reason(Why.DDL, "7")))
     parts = [Barrier(SchemaChange(5, sql, "a"), "t", Position(0, place, 0)) for place, sql in enumerate(texts)]
-    applier = DdlApplier(mock.MagicMock(), state, {}, TablesSection(), TypeRules())
+    applier = DdlApplier(mock.MagicMock(), state, {})
 
     for ddl in read_all(parts, Spelling([P])):
         applier.apply(ddl)
@@ -238,7 +236,7 @@ def test_a_table_that_is_made_behind_such_renames_has_letters_of_its_own() -> No
     targets.make.side_effect = lambda version, _: found.append(state.tables.spelt(version.name) or version.name)
     [create] = parse("CREATE TABLE P (id INT PRIMARY KEY)", "a")
 
-    TableDdl(targets, state, TablesSection()).apply(SchemaChange(9, "CREATE TABLE P (id INT PRIMARY KEY)", "a"), create)
+    TableDdl(targets, state).apply(SchemaChange(9, "CREATE TABLE P (id INT PRIMARY KEY)", "a"), create)
 
     assert list(map(str, found)) == ["a.P"]
 
@@ -261,6 +259,6 @@ def test_a_rename_into_a_name_that_is_another_tables_here_alone_takes_it(*, is_m
         table.known.extra, table.known.resolved_ts, table.table.setting.return_value = {}, 1, None
     targets.dropped.return_value = None
     with nullcontext() if is_misnamed else pytest.raises(SchemaChangeRefused, match="another table has that name"):
-        TableDdl(targets, state, TablesSection()).apply(change, ddl.actions[0])
+        TableDdl(targets, state).apply(change, ddl.actions[0])
 
     assert (targets.catalog.rename.called, ddl.is_loose) == (is_misnamed, True)

@@ -19,8 +19,8 @@ from applier.ddl.late_rows import Late, losing
 from applier.ddl.late_rows import lates as every_late
 from applier.decode.options import DecoderOptions
 from applier.order.feed_order import OffsetOrder
-from applier.pipeline.scan.ddl_marks import DdlMarks
 from applier.pipeline.scan.decode_task import DecodeTask
+from applier.pipeline.scan.task_versions import DdlMarks
 from applier.pipeline.state import State
 from applier.pipeline.tables.completeness import doubt_late
 from applier.sink.control.control import SchemaDecision

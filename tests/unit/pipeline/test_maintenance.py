@@ -103,10 +103,7 @@ class Lake:
         """The maintenance of these tables."""
         by_writer = {id(table.writer): table for table in self.tables}
         self.monkeypatch.setattr(maintenance, "Upkeep", lambda writer, limits, neighbours: by_writer[id(writer)])
-        return Maintenance(MaintenanceSection(**settings), self, self._confirm, self.clock)  # type: ignore[arg-type]
-
-    def _confirm(self) -> None:
-        self.confirm()
+        return Maintenance(MaintenanceSection(**settings), self, self.clock)  # type: ignore[arg-type]
 
 
 CHECKPOINT = Checkpoint(

@@ -16,9 +16,9 @@ from applier.decode.options import DecoderOptions
 from applier.order.barrier import Barrier
 from applier.pipeline.scan.decode_task import DecodeTask
 from applier.pipeline.scan.known import Known
-from applier.pipeline.scan.live_topics import mark
 from applier.pipeline.scan.scanner import WindowScanner
 from applier.pipeline.scan.task_result import TaskResult
+from applier.pipeline.scan.watermarks import mark
 from applier.pipeline.scan.window_scan import WindowScan
 from applier.runtime.logs import Stopwatch
 from applier.runtime.places import Where
@@ -101,7 +101,7 @@ def _known(**fields: Any) -> Known:
 @pytest.mark.parametrize("misnamed", [frozenset[TableName](), frozenset([_LEFT])])
 def test_a_topic_of_a_name_that_may_be_left_holds_no_later_window(misnamed: frozenset[TableName]) -> None:
     """The table stays here under the name, parked, and its topic may get nothing more."""
-    found = WindowScan(Window({}), dict(_known().resolved), _TEMPLATE)
+    found = WindowScan(Window({}), dict(_known().state.checkpoint.resolved), _TEMPLATE)
 
     assert mark(found, _known(misnamed=misnamed)) == (9 if misnamed else 5)
 
@@ -113,7 +113,8 @@ def test_the_topic_of_a_table_that_was_dropped_holds_nothing_when_all_of_it_is_s
         Barrier(SchemaChange(ts, sql, "shop"), "feed_shop_parts" if "parts" in sql else _PLACES[_LEFT].topic, position)
         for ts, sql, position in zip((7, 10), sqls, (Position(0, 0, 0), Position(0, 1, 0)), strict=False)
     ]
-    found = WindowScan(Window({}), dict(_known().resolved), _TEMPLATE, results=TaskResult(barriers=barriers))
+    resolved = _known().state.checkpoint.resolved
+    found = WindowScan(Window({}), dict(resolved), _TEMPLATE, results=TaskResult(barriers=barriers))
     found.topics[_LEFT] = _PLACES[_LEFT].topic
     known = _known(tables=Tables([TableVersion(_FOLLOWED, 1, ())]))
 

@@ -21,7 +21,7 @@ from applier.changefeed.event import Op
 from applier.changefeed.table import TableName, TableVersion
 from applier.consume.source import PieceId, StageWork
 from applier.errors import ApplierError, OutsideRefused, TableMismatch, TransientError
-from applier.order.bags import IMAGE
+from applier.order.merge import IMAGE
 from applier.order.pieces import Pieces
 from applier.order.reduce import KEYED_SCHEMA
 from applier.pipeline.batches import stager

@@ -26,9 +26,9 @@ from applier.errors import SchemaChangeRefused
 from applier.order.feed_order import OffsetOrder
 from applier.pipeline.batches.batch import Batch, ReadExtent
 from applier.pipeline.scan import decode_task
-from applier.pipeline.scan.ddl_marks import DdlMarks
 from applier.pipeline.scan.decode_task import DecodeTask
 from applier.pipeline.scan.task_result import Part, TaskResult
+from applier.pipeline.scan.task_versions import DdlMarks
 from applier.pipeline.schema_changes.follow_rows import follow
 from applier.sink.evolve.plan import plan
 from applier.sink.evolve.steps import ConvertField, PromoteField

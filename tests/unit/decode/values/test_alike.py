@@ -18,7 +18,7 @@ from applier.decode.options import DecoderOptions
 from applier.decode.simple.decoder import SimpleDecoder
 from applier.decode.values.dates import ZONED, ZonedText
 from applier.errors import ValueRefused
-from applier.pipeline.scan.type_rows import Typing
+from applier.pipeline.scan.row_groups import Typing
 
 NAME = TableName("shop", "t")
 DEBEZIUM, DEBEZIUM_AVRO = DebeziumDecoder.wire, DebeziumAvroDecoder.wire

@@ -18,7 +18,7 @@ from applier.errors import TableMismatch
 from applier.order.feed_order import ORDERS
 from applier.pipeline.jobs.copies import Copies, CopyOutdated
 from applier.pipeline.jobs.handover import Handover
-from applier.pipeline.jobs.replay import Replay
+from applier.pipeline.jobs.resumption import Replay
 from applier.pipeline.tables import parking
 from applier.pipeline.tables.changefeed import Changefeed
 from applier.pipeline.tables.loads import place_of, route

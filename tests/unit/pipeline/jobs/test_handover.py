@@ -16,7 +16,7 @@ from applier.changefeed.table import TableName
 from applier.errors import SchemaChangeRefused, TableMismatch
 from applier.order.feed_order import ORDERS as FEED_ORDERS
 from applier.pipeline.jobs.handover import Handover
-from applier.pipeline.jobs.replay import Replay
+from applier.pipeline.jobs.resumption import Replay
 from applier.pipeline.state import State
 from applier.sink.control.control import SchemaDecision
 

@@ -8,7 +8,7 @@ from unittest import mock
 from applier.changefeed.checkpoint import Checkpoint, Holder, Resuming
 from applier.changefeed.position import DdlId
 from applier.changefeed.table import TableName
-from applier.pipeline.jobs.job_ledger import JobLedger
+from applier.pipeline.jobs.job import JobLedger
 from applier.pipeline.state import State
 from applier.sink.control.control import SchemaDecision
 from applier.sink.control.rows import Decision

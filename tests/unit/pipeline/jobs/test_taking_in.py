@@ -11,7 +11,7 @@ from applier.changefeed.checkpoint import Checkpoint, Holder
 from applier.changefeed.completeness import Completeness, Reason, Why
 from applier.changefeed.position import FeedPosition
 from applier.changefeed.table import TableName
-from applier.pipeline.jobs.replay import Replay
+from applier.pipeline.jobs.resumption import Replay
 from applier.pipeline.state import State
 from tests.builders import ACCOUNT, version
 

@@ -21,13 +21,12 @@ from applier.changefeed.table import TableName
 from applier.changefeed.types import TypeRules
 from applier.decode.avro.decoder import AvroDecoder
 from applier.decode.options import DecoderOptions
-from applier.order.feed_order import OffsetOrder, ResolvedOrder
+from applier.order.feed_order import OffsetOrder, Passage, ResolvedOrder
 from applier.order.merge import merge_keyed
-from applier.order.resent import Passage
 from applier.pipeline.scan import decode_task
-from applier.pipeline.scan.ddl_marks import DdlMarks
 from applier.pipeline.scan.decode_task import DecodeTask
 from applier.pipeline.scan.task_result import TaskResult
+from applier.pipeline.scan.task_versions import DdlMarks
 from tests.unit.decode.avro_messages import EXTENSION, ID, TS, Schemas, column, record
 
 SCHEMAS = Schemas(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from applier.changefeed.message import Messages, TopicPartition
 from applier.changefeed.window import OffsetRange, Window
-from applier.pipeline.scan.tails import TAIL_MESSAGES, resolved_near_ends
+from applier.pipeline.scan.watermarks import TAIL_MESSAGES, resolved_near_ends
 
 PLACE = TopicPartition("t", 0)
 

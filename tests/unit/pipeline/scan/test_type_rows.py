@@ -10,7 +10,7 @@ import pytest
 from applier.changefeed.types import TypeRules
 from applier.decode.decoder import WireForm
 from applier.decode.values.convert import to_array
-from applier.pipeline.scan.type_rows import Typing, Values
+from applier.pipeline.scan.row_groups import Typing, Values
 from tests.builders import version
 
 TYPING = Typing(version(("id", "int"), ("a", "int"), ("b", "date")), WireForm("base64", "index", "UTC"), TypeRules())
@@ -55,7 +55,7 @@ def test_rows_that_are_all_bad_take_two_looks_each(monkeypatch: pytest.MonkeyPat
         looks.append(len(values))
         return to_array(values, *rest)
 
-    monkeypatch.setattr("applier.pipeline.scan.type_rows.to_array", counted)
+    monkeypatch.setattr("applier.pipeline.scan.row_groups.to_array", counted)
     rows = 1_024
     values: Values = {"id": [str(row) for row in range(rows)], "a": ["x"] * rows, "b": [None] * rows}
 

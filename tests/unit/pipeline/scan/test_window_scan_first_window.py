@@ -11,8 +11,8 @@ from applier.changefeed.types import TypeRules
 from applier.decode.options import DecoderOptions
 from applier.errors import DecodeError
 from applier.pipeline.scan.decode_task import DecodeTask
+from applier.pipeline.scan.row_groups import Typing, Values
 from applier.pipeline.scan.scanner import HEAD_MESSAGES, WindowScanner
-from applier.pipeline.scan.type_rows import Typing, Values
 from applier.pipeline.scan.window_scan import WindowScan
 from applier.runtime.logs import Stopwatch
 from applier.runtime.places import Where

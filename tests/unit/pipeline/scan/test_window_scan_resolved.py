@@ -11,7 +11,7 @@ from applier.decode.options import DecoderOptions
 from applier.decode.protocols import build
 from applier.pipeline.scan.decode_task import DecodeTask
 from applier.pipeline.scan.scanner import WindowScanner
-from applier.pipeline.scan.tails import TAIL_MESSAGES
+from applier.pipeline.scan.watermarks import TAIL_MESSAGES
 from applier.pipeline.scan.window_scan import WindowScan
 from applier.runtime.logs import Stopwatch
 from applier.runtime.places import Where

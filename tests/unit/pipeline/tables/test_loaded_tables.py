@@ -14,8 +14,8 @@ from applier.changefeed.filter import TableFilter
 from applier.changefeed.position import FeedPosition
 from applier.changefeed.table import TableName
 from applier.errors import TableMismatch, TerminalError
-from applier.pipeline.bring_back import bring_back
 from applier.pipeline.jobs import resumption
+from applier.pipeline.requests import bring_back
 from applier.pipeline.tables.completeness import judge
 from applier.pipeline.tables.loads import place_of
 from applier.pipeline.tables.parking import follow_include, give_up

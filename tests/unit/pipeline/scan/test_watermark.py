@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from applier.changefeed.message import TopicPartition
-from applier.order.watermark import advance, in_use, silent, watermark
+from applier.pipeline.scan.known import in_use
+from applier.pipeline.scan.watermarks import advance, silent, watermark
 
 P0, P1, P2 = (TopicPartition("t", number) for number in range(3))
 

@@ -1,18 +1,65 @@
-"""The watermark of a window, over the topics that still have tables."""
+"""The watermark of a window, over the topics that still have tables; found before any row is decoded."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Collection, Mapping
+from contextlib import suppress
 
+from applier.changefeed.event import Resolved
+from applier.changefeed.message import Messages, TopicPartition
 from applier.changefeed.table import TableName
-from applier.changefeed.window import OffsetRange
+from applier.changefeed.window import OffsetRange, Window
+from applier.consume.window_size import WindowTooLargeError
 from applier.ddl.actions import effect
+from applier.decode.decoder import Decoder
+from applier.errors import DecodeError
 from applier.order.barrier import in_order
-from applier.order.watermark import watermark
 from applier.pipeline.scan.known import Known
 from applier.pipeline.scan.statements import Ddl, read_all
 from applier.pipeline.scan.window_scan import WindowScan
 from applier.pipeline.scan.window_tables import spelling
+
+TAIL_MESSAGES = 50
+"""Messages at the end of a partition's range that are searched first for a resolved ts; TiCDC sends one a second."""
+
+_WIDER = 4
+"""How many times as far back each search goes as the one before. The row pass reads all of it again, but each search is
+one more question to the brokers."""
+
+
+def resolved_near_ends(
+    window: Window, read: Callable[[Window], Messages], decoder: Callable[[], Decoder]
+) -> dict[TopicPartition, int]:
+    """A resolved ts near the end of each partition's range; the search widens until one is found."""
+    resolved: dict[TopicPartition, int] = {}
+    size = TAIL_MESSAGES
+    silent = dict(window.ranges)
+    while silent:
+        tails = Window(silent).tail(size)
+        try:
+            resolved |= _resolved_in(read(tails), decoder())
+        except WindowTooLargeError:
+            return resolved  # The row pass meets the others, and is run again with the watermark that they make.
+        ahead = {p: OffsetRange(span.start, tails.ranges[p].start) for p, span in silent.items() if p not in resolved}
+        silent = {p: span for p, span in ahead.items() if len(span)}
+        size *= _WIDER
+    return resolved
+
+
+def _resolved_in(messages: Messages, decoder: Decoder) -> dict[TopicPartition, int]:
+    """The last resolved ts of each partition among messages, sought from behind: few are decoded.
+
+    What cannot be decoded is the row pass's to report, and so is a higher one before it: TiCDC may have gone back.
+    """
+    resolved: dict[TopicPartition, int] = {}
+    for place, table in messages.items():
+        for key, value in zip(*(table[name].to_pylist()[::-1] for name in ("key", "value")), strict=True):
+            with suppress(DecodeError):
+                found = [event.resolved_ts for event in decoder.decode(key, value) if isinstance(event, Resolved)]
+                if found:
+                    resolved[place] = max(found)
+                    break
+    return resolved
 
 
 def mark(found: WindowScan, known: Known) -> int | None:
@@ -29,7 +76,7 @@ def _retired(found: WindowScan, known: Known) -> set[str]:
     do. TiCDC sends a watermark only after all that it covers has arrived: what was not there when the newest of the
     other topics' watermarks was seen is above it.
     """
-    topics = {**known.topics, **found.topics}
+    topics = {**known.state.topics, **found.topics}
     live = set(_live(topics, found, known).values())
     emptied: dict[str, int] = {}
     for barrier in found.results.barriers:
@@ -75,3 +122,23 @@ def _sent_again(found: WindowScan, known: Known) -> set[TableName]:
     names = spelling(found, known)
     done = [effect(action) for barrier in past for action in Ddl.of(barrier, names).actions]
     return {name for each in done for name in each.leaving(list(found.topics))}
+
+
+def advance(known: Mapping[TopicPartition, int], seen: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
+    """Resolved ts per partition after `seen`; a smaller one is a replay after a restart of TiCDC."""
+    merged = dict(known)
+    for partition, resolved_ts in seen.items():
+        merged[partition] = max(resolved_ts, merged.get(partition, 0))
+    return merged
+
+
+def watermark(resolved: Mapping[TopicPartition, int], used: Collection[TopicPartition]) -> int | None:
+    """The smallest resolved ts over the partitions in use, or None until each of them has one."""
+    if not used or any(partition not in resolved for partition in used):
+        return None
+    return min(resolved[partition] for partition in used)
+
+
+def silent(resolved: Mapping[TopicPartition, int], used: Collection[TopicPartition]) -> list[TopicPartition]:
+    """Partitions in use that never sent a resolved ts, in order."""
+    return sorted(partition for partition in used if partition not in resolved)
