@@ -162,8 +162,8 @@ class Keyless:
 
 
 TableShape: TypeAlias = Keyed | Keyless
-"""Decides how the changes of a table are grouped (`order.reduce`), merged (`order.merge`) and staged (`Staging.stage`,
-by the kind of batch that the merge makes). These match on it, in two rooms that do not know each other.
+"""Decides how the changes of a table are grouped (`order.reduce`), merged (`order.merge`) and staged (`Stage.run`, by
+the kind of batch that the merge makes). These match on it, in two rooms that do not know each other.
 
 Everything else asks whether it `is_idempotent`: changes that are applied once more leave the table as it is, so that
 they may be sent again, reduced before they are merged, and loaded from files that may repeat them."""

@@ -19,7 +19,7 @@ from applier.sink.iceberg.files import JavaStorage
 from applier.sink.iceberg.orphans import Neighbours
 from applier.sink.write import merge
 from applier.sink.write.file_index import FileIndex, read_index
-from applier.sink.write.rows import TARGET_BYTES
+from applier.sink.write.file_writer import TARGET_BYTES
 from applier.sink.write.table_writer import TableWriter
 
 Task = Literal["compact", "manifests", "expire", "orphans"]

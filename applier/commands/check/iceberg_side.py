@@ -20,7 +20,7 @@ from applier.sink.commit.stamp import CHANGEFEED
 from applier.sink.evolve.plan import Evolution, plan
 from applier.sink.evolve.row_columns import absent_from, columns_of_new, supplied
 from applier.sink.format.types import iceberg_type, type_text
-from applier.sink.write.rows import check_columns
+from applier.sink.write.file_writer import check_columns
 
 _MADE = "The table is made with its first row."
 _TYPES_HINT = "Load the table with the types of docs/types.md, or route it elsewhere with tables.route."

@@ -78,7 +78,7 @@ class Stager(Protocol):
     def rows(
         self, batch: Batch, fits: Sequence[Fit], merging: Merging, writer: TableWriter, *, exact: bool
     ) -> BatchRows:
-        """The rows of a batch, for the table of a writer; `exact` as of `TableWriter.attempts`."""
+        """The rows of a batch, for the table of a writer; `exact` as of `TableWriter.plan`."""
 
     def stage_ahead(self, every: Sequence[BatchRows]) -> None:
         """Stage what is cheaper for several tables at once than for one after the other.

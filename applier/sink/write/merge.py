@@ -22,9 +22,8 @@ from applier.sink.iceberg.table import Table
 from applier.sink.write.deletes import load_deleted
 from applier.sink.write.file_groups import bytes_of, run_on_groups
 from applier.sink.write.file_index import FileIndex, IndexedFile
-from applier.sink.write.file_writer import FileWriter
+from applier.sink.write.file_writer import FileWriter, sort
 from applier.sink.write.parquet import ParquetSource
-from applier.sink.write.rows import sort
 
 MOST_ROWS = 1_000_000
 """Rows of the files of a group, dead ones included: one thread reads them into memory."""

@@ -12,8 +12,8 @@ from applier.sink.format.storage import Storage
 from applier.sink.format.types import Field
 from applier.sink.write.deletes import alive
 from applier.sink.write.file_index import FileIndex, IndexedFile
+from applier.sink.write.file_writer import conform_keys
 from applier.sink.write.lookup import positions_of
-from applier.sink.write.rows import conform_keys
 
 KEYS = 16
 """Keys of a batch that are looked up."""

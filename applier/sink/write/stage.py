@@ -22,11 +22,10 @@ from applier.sink.write import keyless
 from applier.sink.write.deletes import alive
 from applier.sink.write.file_groups import FileRows
 from applier.sink.write.file_index import FileIndex
-from applier.sink.write.file_writer import FileWriter
+from applier.sink.write.file_writer import FileWriter, check_columns, conform, conform_keys
 from applier.sink.write.lookup import comparable, positions_of, positions_where, read_located
 from applier.sink.write.new_keys import NewKeySample
 from applier.sink.write.parquet import Positions
-from applier.sink.write.rows import check_columns, conform, conform_keys
 
 _HERE = "\0here"
 _THERE = "\0there"

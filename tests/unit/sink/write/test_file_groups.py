@@ -207,7 +207,7 @@ def test_merged_files_keep_the_identity_of_rows(tmp_path: Path, tasks: Tasks | N
 
 def test_large_files_are_cut_between_row_groups(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Each row is in one group, however its file is cut, and the groups keep the order."""
-    monkeypatch.setattr("applier.sink.write.rows.GROUP_BYTES", 100)
+    monkeypatch.setattr("applier.sink.write.file_writer.GROUP_BYTES", 100)
     rows = pa.Table.from_arrays([pa.array(range(100)), pa.array(["x"] * 100)], schema=SCHEMA.arrow)
     layout = FileLayout(
         "shop.t", str(tmp_path), SCHEMA, {"spec-id": 0, "fields": []}, {"order-id": 0, "fields": []}, {}, 3
