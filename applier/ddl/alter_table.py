@@ -13,44 +13,27 @@ from applier.ddl.actions import (
     Action,
     AddColumn,
     AddIndex,
-    CreateTable,
     DropColumn,
-    DropDatabase,
     DropIndex,
-    DropTable,
     ModifyColumn,
     RenameColumn,
     RenameIndex,
-    RenameTable,
     SetDefault,
 )
 from applier.errors import RELOAD, SchemaChangeRefused
 
 
-def apply(version: TableVersion | None, action: Action, new_version_id: int) -> TableVersion | None:
-    """One table after an action.
+def apply(version: TableVersion, action: Action, new_version_id: int) -> TableVersion:
+    """One table after an action, of which only what it does to columns and keys counts.
 
-    Args:
-        version: The table before it; None where it is not known or does not exist.
-        action: The action. Only what it does to this one table counts: CREATE TABLE … LIKE needs `Tables`.
-        new_version_id: `TableVersion.version` of a table whose columns or keys the action sets or may change.
-
-    Returns:
-        The table after it; None where it is gone, or still not known.
+    Where it sets or may change them, `TableVersion.version` becomes `new_version_id`.
 
     Raises:
         SchemaChangeRefused: The action names a column that a table whose columns are all known does not have, or adds
             one that it has. Tables that only their rows describe may lack columns; there such an action does nothing.
             Or it adds a primary key to a table that has one.
     """
-    match action:
-        case CreateTable():
-            return replace(action.version, version=new_version_id) if action.version else None
-        case DropTable() | DropDatabase():
-            return None
-        case RenameTable():
-            return version.renamed(action.to) if version else None
-    if version is None or version.keys_only:
+    if version.keys_only:
         return version
     changed = _altered(version, action)
     # Its rows come to refer to other schemas.

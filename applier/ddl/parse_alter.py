@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 
 from applier.changefeed.table import TableName
 from applier.ddl.actions import (
@@ -27,13 +28,12 @@ from applier.ddl.actions import (
 )
 from applier.ddl.parse_columns import (
     TABLE_CHARSET,
-    Definition,
     at_constraint,
     read_constraint,
+    read_default,
     read_definition,
     read_elements,
 )
-from applier.ddl.parse_defaults import read_default
 from applier.ddl.parse_options import read_options
 from applier.ddl.parse_partitions import added_partitions, partition_names, read_partitioning, read_partitions
 from applier.ddl.tokens import NAME, NUMBER, STRING, WORD, Tokens, Unreadable, render
@@ -98,16 +98,13 @@ def _add(tokens: Tokens, table: TableName) -> Sequence[Action]:
     if tokens.at("("):
         found = read_elements(tokens)
         columns = [definition.resolve(TABLE_CHARSET, backfill=True) for definition in found.definitions]
-        added: list[Action] = [AddColumn(table, column, if_not_exists=exists) for column in columns]
-        return added + [AddIndex(table, index) for index in found.indexes]
+        several: list[Action] = [AddColumn(table, column, if_not_exists=exists) for column in columns]
+        return several + [AddIndex(table, index) for index in found.indexes]
     definition = read_definition(tokens)
     first, after = _position(tokens)
     column = definition.resolve(TABLE_CHARSET, backfill=True)
-    return [AddColumn(table, column, first, after, exists), *_indexes(table, definition)]
-
-
-def _indexes(table: TableName, definition: Definition) -> list[AddIndex]:
-    return [AddIndex(table, index) for index in definition.indexes()]
+    added = AddColumn(table, column, first, after, exists)
+    return [added, *(AddIndex(table, index) for index in definition.indexes())]
 
 
 def _position(tokens: Tokens) -> tuple[bool, str | None]:
@@ -136,10 +133,6 @@ def _drop(tokens: Tokens, table: TableName) -> Sequence[Action]:
     return [DropColumn(table, name, exists)]
 
 
-def _modify(tokens: Tokens, table: TableName) -> Sequence[Action]:
-    return _change(tokens, table, is_named=False)
-
-
 def _change(tokens: Tokens, table: TableName, *, is_named: bool = True) -> Sequence[Action]:
     tokens.skip("COLUMN")
     tokens.if_exists()
@@ -147,7 +140,8 @@ def _change(tokens: Tokens, table: TableName, *, is_named: bool = True) -> Seque
     definition = read_definition(tokens)
     first, after = _position(tokens)
     column = definition.resolve(TABLE_CHARSET)
-    return [ModifyColumn(table, name or column.name, column, first, after), *_indexes(table, definition)]
+    modified = ModifyColumn(table, name or column.name, column, first, after)
+    return [modified, *(AddIndex(table, index) for index in definition.indexes())]
 
 
 def _alter(tokens: Tokens, table: TableName) -> Sequence[Action]:
@@ -248,7 +242,7 @@ _SPECIFICATIONS: dict[str, Callable[[Tokens, TableName], Sequence[Action]]] = {
     "COALESCE": _coalesce,
     "DROP": _drop,
     "EXCHANGE": _exchange,
-    "MODIFY": _modify,
+    "MODIFY": partial(_change, is_named=False),
     "PARTITION": _partition,
     "REMOVE": _remove,
     "RENAME": _rename,
@@ -259,7 +253,7 @@ _SPECIFICATIONS: dict[str, Callable[[Tokens, TableName], Sequence[Action]]] = {
 
 def _rowless(tokens: Tokens) -> bool:
     """Take a specification that touches neither rows nor columns; False if none comes next."""
-    if tokens.skip(*_WORDS, *_PHRASES):
+    if tokens.skip(*_ROWLESS):
         return True
     if tokens.skip("ALGORITHM", "LOCK", "ATTRIBUTES", "STATS_OPTIONS"):
         tokens.value("a value", WORD, STRING)
@@ -282,8 +276,10 @@ def _rowless(tokens: Tokens) -> bool:
     return not tokens.at("FORCE AUTO_INCREMENT", "FORCE AUTO_RANDOM_BASE") and bool(tokens.skip("FORCE"))
 
 
-_WORDS = ("CACHE", "NOCACHE", "SECONDARY_LOAD", "SECONDARY_UNLOAD", "COMPACT TIFLASH REPLICA", "COMPACT")
-_PHRASES = ("ENABLE KEYS", "DISABLE KEYS", "WITH VALIDATION", "WITHOUT VALIDATION", "READ ONLY", "READ WRITE")
+_ROWLESS = (
+    *("CACHE", "NOCACHE", "SECONDARY_LOAD", "SECONDARY_UNLOAD", "COMPACT TIFLASH REPLICA", "COMPACT"),
+    *("ENABLE KEYS", "DISABLE KEYS", "WITH VALIDATION", "WITHOUT VALIDATION", "READ ONLY", "READ WRITE"),
+)
 
 
 def _order(tokens: Tokens) -> None:

@@ -71,8 +71,8 @@ class Tables:
 
     def spelt(self, name: TableName) -> TableName | None:
         """The name of a table as upstream, or None."""
-        entry = self._entries.get(name)
-        return entry.version.name if entry else None
+        version = self.get(name)
+        return version.name if version else None
 
     def items(self) -> list[tuple[TableName, TableVersion]]:
         """All tables with their names as upstream."""
@@ -167,8 +167,7 @@ class Tables:
     def _create(self, action: CreateTable, new_version_id: int) -> None:
         self._entries.pop(action.table, None)
         version, partitioning = action.version, action.partitioning
-        source = self._source(action)
-        if source is not None:
+        if (source := self._source(action)) is not None:
             version = replace(source.version, name=action.table, table_id=None, schemas=(), proofs=())
             partitioning = source.partitioning
         if version is not None:
@@ -190,8 +189,7 @@ class Tables:
         return first if is_certain else None
 
     def _remember(self, name: TableName) -> None:
-        entry = self._entries.get(name)
-        if entry is not None:
+        if (entry := self._entries.get(name)) is not None:
             self._gone[name] = entry
 
     def _forget(self, name: TableName) -> None:
@@ -212,9 +210,8 @@ class Tables:
             self._entries[name] = _Entry(entry.version.renamed(name), entry.partitioning)
 
     def _alter(self, action: Action, name: TableName, new_version_id: int) -> None:
-        entry = self._entries.get(name)
-        version = apply(entry.version, action, new_version_id) if entry else None
-        if entry is not None and version is not None:
+        if (entry := self._entries.get(name)) is not None:
+            version = apply(entry.version, action, new_version_id)
             self._entries[name] = _Entry(version, _partitioned(entry.partitioning, action))
 
 
