@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from applier.changefeed.partitioning import Partition, Partitioning
+from applier.changefeed.table import Partition, Partitioning
 from applier.ddl.tokens import NAME, NUMBER, STRING, WORD, Token, Tokens, render
 
 _MAX_PARTITIONS = 8192

@@ -10,8 +10,7 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from applier.changefeed.event import SchemaChange
-from applier.changefeed.partitioning import Partitioning
-from applier.changefeed.table import ColumnType, TableName, TableVersion, fold
+from applier.changefeed.table import ColumnType, Partitioning, TableName, TableVersion, fold
 from applier.ddl.actions import (
     Action,
     AddIndex,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
-from applier.changefeed.change_batch import Changes
+from applier.changefeed.change_batch import ChangeBatch, Changes
 from applier.sink.commit.stamp import Stamp
 from applier.sink.write.table_writer import Applied, CommitWork, TableWriter
 
@@ -20,10 +20,11 @@ def apply(
     lacking: Mapping[str, str] | None = None,
 ) -> Applied:
     """Commit changes; arguments as of `TableWriter.plan` and `CommitWork`."""
+    key = batch.deletes.column_names if isinstance(batch, ChangeBatch) else None
     work = CommitWork(is_complete=is_complete, lacking=lacking or {})
     for attempt in writer.attempts(work, stamp):
         with attempt:
-            plan = writer.plan(batch.key, exact=exact, work=work)
+            plan = writer.plan(key, exact=exact, work=work)
             if not writer.take(work, plan.run(batch)):
                 writer.take(work, replace(plan, exact=False).run(batch))
     return writer.applied(work)

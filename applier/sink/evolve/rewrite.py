@@ -49,7 +49,7 @@ class ValueSource:
         column = rows[self.old.name]
         if self.step is None:
             return column.cast(self.field.arrow)
-        return cast_chunks(column, self.step)
+        return _cast_chunks(column, self.step)
 
 
 class LiveRows:
@@ -135,7 +135,7 @@ def _has_null(parts: Iterator[pa.Table]) -> bool:
 
 def _is_changed(step: ConvertField, parts: Iterator[pa.Table]) -> bool:
     columns = (rows.column(0) for rows in parts)
-    return any(not cast_chunks(column, step).equals(column.cast(step.new_arrow)) for column in columns)
+    return any(not _cast_chunks(column, step).equals(column.cast(step.new_arrow)) for column in columns)
 
 
 def rewrite(
@@ -189,13 +189,10 @@ def _staged(
     return files + (writer.stage(pa.concat_tables(waiting), schema.identifier) if waiting else [])
 
 
-def cast_chunks(column: Column, step: ConvertField) -> Column:
+def _cast_chunks(column: Column, step: ConvertField) -> Column:
     try:
         chunks: Any = [cast(chunk, step) for chunk in column.chunks]
         result: Column = pa.chunked_array(chunks, type=step.new_arrow)  # type: ignore[call-overload]
     except CastRefused as error:
         raise CastRefused(f"column {step.name}: {error}") from None
     return result
-
-
-__all__ = ["CastRefused", "LiveRows", "ValueSource", "rewrite"]

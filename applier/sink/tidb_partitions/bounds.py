@@ -13,11 +13,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute
 
-from applier.changefeed.partitioning import Partition
-from applier.changefeed.table import Column
+from applier.changefeed.table import Column, Partition
 from applier.changefeed.types import INTEGERS
-from applier.sink.tidb_partitions.expression import Call, Inexact, StringLiteral, parse
-from applier.sink.tidb_partitions.functions import Values, constant, moment
+from applier.sink.tidb_partitions.expression import Call, Inexact, StringLiteral, Values, constant, moment, parse
 
 pc: Any = pyarrow.compute
 

@@ -14,13 +14,21 @@ from typing import TypeAlias
 import numpy as np
 import pyarrow as pa
 
-from applier.changefeed.partitioning import Partition, Partitioning
-from applier.changefeed.table import Column, TableVersion, fold
+from applier.changefeed.table import Column, Partition, Partitioning, TableVersion, fold
 from applier.changefeed.types import DATE_TYPES
 from applier.errors import RELOAD, SchemaChangeRefused
 from applier.sink.tidb_partitions.bounds import Bound, Mask, bound_of, column_bound, compare, equal_alike, equal_bytes
-from applier.sink.tidb_partitions.expression import Inexact, Node, StringLiteral, columns_of, parse, parse_names
-from applier.sink.tidb_partitions.functions import Values, constant, evaluate
+from applier.sink.tidb_partitions.expression import (
+    Inexact,
+    Node,
+    StringLiteral,
+    Values,
+    columns_of,
+    constant,
+    evaluate,
+    parse,
+    parse_names,
+)
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,8 +7,7 @@ from dataclasses import replace
 import pytest
 
 from applier.changefeed.event import SchemaChange
-from applier.changefeed.partitioning import Partition, Partitioning
-from applier.changefeed.table import Column, ColumnType, Index, TableName, TableVersion
+from applier.changefeed.table import Column, ColumnType, Index, Partition, Partitioning, TableName, TableVersion
 from applier.ddl.actions import (
     AddColumn,
     AddIndex,

@@ -13,6 +13,7 @@ from applier.sink.commit.stamp import Stamp
 from applier.sink.format.file_layout import FileLayout
 from applier.sink.format.storage import LocalStorage
 from applier.sink.format.types import TableSchema, schema_json
+from applier.sink.iceberg.commit import Change
 from applier.sink.iceberg.files import DataFile
 from applier.sink.iceberg.snapshot import Snapshot
 from applier.sink.iceberg.table import Table
@@ -54,7 +55,12 @@ def test_a_plan_that_fails_as_its_head_was_compacted_is_made_again(
     monkeypatch.setattr(table_writer, "own_columns", lambda _: {})
     monkeypatch.setattr(committer, "changed", lambda *_: None)
     sent: list[Any] = []
-    monkeypatch.setattr(committer, "commit", lambda _, change, head, __: sent.append((list(change.rows), head)) or 3)
+
+    def commit(_: Any, change: Change, head: int | None, *__: Any) -> int:
+        sent.append((list(change.rows), head))
+        return 3
+
+    monkeypatch.setattr(committer, "commit", commit)
     writer = TableWriter(cast("Table", table), "feed", 1)
     work = CommitWork()
 
