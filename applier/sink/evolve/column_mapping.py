@@ -46,7 +46,8 @@ def lineage(before: TableVersion, after: TableVersion, actions: Sequence[Action]
     moved = {old for new, old in sources.items() if new != old}
     taken = dropped | moved
     # ADD COLUMN IF NOT EXISTS names a column that stays what it is.
-    added = {key for key in _added(actions) if key not in known or key in taken}
+    named = {fold(action.column.name) for action in actions if isinstance(action, ddl.AddColumn)}
+    added = {key for key in named if key not in known or key in taken}
 
     def source(column: Column) -> Column | None:
         key = fold(column.name)
@@ -88,10 +89,6 @@ def _renames(actions: Iterable[Action]) -> Iterator[tuple[str, str]]:
                 yield fold(to), fold(name)
             case ddl.ModifyColumn(name=name, column=column):
                 yield fold(column.name), fold(name)
-
-
-def _added(actions: Iterable[Action]) -> set[str]:
-    return {fold(action.column.name) for action in actions if isinstance(action, ddl.AddColumn)}
 
 
 def _longest_rising(numbers: Sequence[int]) -> list[int]:

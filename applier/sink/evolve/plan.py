@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import pyarrow as pa
 
@@ -20,7 +21,7 @@ from applier.errors import RELOAD, SchemaChangeRefused
 from applier.sink.evolve.casts import cast as casts
 from applier.sink.evolve.casts.cast import family, is_lossless
 from applier.sink.evolve.column_mapping import ColumnMapping, lineage, moves
-from applier.sink.evolve.defaults import UNKNOWN_DEFAULT_HINT, DefaultUnknown, existing_value
+from applier.sink.evolve.defaults import UNKNOWN_DEFAULT_HINT, filled
 from applier.sink.evolve.row_columns import VIRTUAL, absent_from
 from applier.sink.evolve.steps import (
     AddField,
@@ -149,7 +150,7 @@ class _Change:
     def steps(self) -> Iterator[EvolutionStep]:
         """Steps for this column."""
         if self.old is None:
-            yield AddField(self.new.name, self._arrow(self.after, self.new), self._existing(), self._comment())
+            yield AddField(self.new.name, self._arrow(self.after, self.new), self._filled()[0], self._comment())
             return
         if self.new.nullable and not self.old.nullable:
             yield RelaxField(self.new.name)
@@ -161,12 +162,8 @@ class _Change:
     def doubts(self) -> Iterator[Refusal]:
         """What cannot be done exactly if there are rows."""
         if self.old is None:
-            try:
-                existing_value(self._full(), self._arrow(self.after, self.new), self.rules, self._path(self.after))
-            except DefaultUnknown as error:
-                if self.rules.unknown_default == "stop":
-                    what = f"The value of the new column {self.new.name} in existing rows is not known: {error}."
-                    yield Refusal(what, UNKNOWN_DEFAULT_HINT)
+            if (doubt := self._filled()[1]) is not None:
+                yield Refusal(doubt, UNKNOWN_DEFAULT_HINT)
             return
         if self._is_reread(self.old):
             names = f"{self.new.name} was read as {self.old.type.name}, and this statement shows it as"
@@ -200,12 +197,9 @@ class _Change:
         same = replace(old, length=new.length, scale=new.scale) == new
         return same and old.name in casts.SECONDS and old.scale is None and not is_text
 
-    def _existing(self) -> pa.Scalar:  # type: ignore[type-arg]
-        arrow = self._arrow(self.after, self.new)
-        try:
-            return existing_value(self._full(), arrow, self.rules, self._path(self.after))
-        except DefaultUnknown:
-            return pa.scalar(None, arrow)
+    def _filled(self) -> tuple[pa.Scalar[Any], str | None]:
+        path = f"{self.after.name}.{self.new.name}"
+        return filled(self._full(), self._arrow(self.after, self.new), self.rules, path)
 
     def _full(self) -> Column:
         """The column with what only the statement shows: if it is generated, all of its type, if it has a default.
@@ -228,9 +222,6 @@ class _Change:
 
     def _arrow(self, version: TableVersion, column: Column) -> pa.DataType:
         return column_arrow_type(version.name, column, self.rules)
-
-    def _path(self, version: TableVersion) -> str:
-        return f"{version.name}.{self.new.name}"
 
 
 def _moves(found: ColumnMapping, after: TableVersion) -> list[EvolutionStep]:
