@@ -143,12 +143,7 @@ class Index:
 
 @dataclass(frozen=True, slots=True)
 class Keyed:
-    """The shape of a table with a key: of the changes of one key only the last counts, and its row is found by the key.
-
-    Attributes:
-        key: Its columns, in order.
-        is_idempotent: See `TableShape`.
-    """
+    """The shape of a table with a key: of the changes of one key only the last counts, and its row is found by it."""
 
     is_idempotent: ClassVar[bool] = True
     key: tuple[str, ...]

@@ -77,12 +77,7 @@ class Default(NamedTuple):
 class Definition:
     """A column as defined, before the table's charset is known.
 
-    Attributes:
-        name: Its name.
-        type: Its type as written.
-        default: Its default as written.
-        primary: PRIMARY KEY is among its attributes.
-        unique: UNIQUE is among its attributes.
+    Its own attributes make it `primary` or `unique`, not the table's indexes.
     """
 
     name: str

@@ -15,12 +15,9 @@ class ColumnMapping:
     """Which column became which. TiDB compares names without regard to case.
 
     Attributes:
-        before: The table before.
         pairs: Each column after, in order, with what it was before; None for a new one.
-        dropped: Columns that are gone.
         unexplained_added: Names of new columns that no action adds.
         unexplained_dropped: Names of columns that are gone although no action drops them.
-        actions: The actions on columns.
     """
 
     before: TableVersion

@@ -96,11 +96,8 @@ class LiveRows:
     ) -> Iterable[R]:
         """What work makes of some fields of all rows, a group of files at a time; rows of one partition together.
 
-        Args:
-            what: What it does to the table, in words for messages.
-            fields: The fields.
-            work: Takes rows, one row group of a file at a time. It runs in any process.
-            others: Where it writes.
+        It takes them one row group of a file at a time, in any process, and writes to the `others`. Messages say `what`
+        it does to the table.
         """
         if self._snapshot_id is None:
             return ()
@@ -157,14 +154,9 @@ def write_anew(
     table: Table,
     show: Callable[[int], None] = lambda _: None,
 ) -> list[DataFile]:
-    """Write rows to data files of a table, a bounded part at a time, each file sorted by the identifier fields.
+    """Write rows to data files of a table as it will be, a bounded part at a time, sorted by the identifier fields.
 
-    Args:
-        live: The rows.
-        fields: What is read of them.
-        columns: Makes all columns of the table, in order, of some rows.
-        table: The table as it will be.
-        show: Takes the number of rows that are written so far.
+    All its columns, in order, are made of the fields that are read; `show` takes the number of rows written so far.
     """
     writer, files = FileWriter(table.file_layout, storage_for(table)), list[DataFile]()
     for staged in live.each("write anew the rows of", fields, partial(_staged, writer, columns), writer.storage):

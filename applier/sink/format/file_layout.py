@@ -30,16 +30,9 @@ _ZEROS = re.compile(r"(\.0+|(?<=[1-9])0+)(?=\+|$)")
 
 @dataclass(frozen=True, slots=True)
 class FileLayout:
-    """What the metadata of a table says of files that are to come.
+    """What the metadata of a table, which is named for messages, says of files that are to come.
 
-    Attributes:
-        table: Its name, for messages.
-        location: Root of its files.
-        schema: Its columns.
-        spec: Its partition spec, in Iceberg's JSON.
-        order: Its sort order, in Iceberg's JSON.
-        properties: Its properties.
-        format_version: 1, 2 or 3.
+    The location is the root of its files; partition spec and sort order are in Iceberg's JSON.
     """
 
     table: str

@@ -109,12 +109,7 @@ def sort(rows: pa.Table, order: Sequence[SortField]) -> pa.Table:
 
 @dataclass(frozen=True, slots=True)
 class FileWriter:
-    """Writes files of one table, in any process.
-
-    Attributes:
-        layout: How.
-        storage: Where to.
-    """
+    """Writes files of one table, in any process."""
 
     layout: FileLayout
     storage: Storage

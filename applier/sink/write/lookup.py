@@ -116,15 +116,7 @@ def remember(path: str, fields: Sequence[Field], columns: pa.Table) -> None:
 
 @dataclass(frozen=True, slots=True)
 class _Search:
-    """What is looked for.
-
-    Attributes:
-        fields: The key columns.
-        sought: Its values by column.
-        wanted: The keys in the form in which they are joined.
-        form: See `positions_of`.
-        storage: Where the files are.
-    """
+    """What is looked for: the values of each key column that are `sought`, and the keys in the form of their join."""
 
     fields: tuple[Field, ...]
     sought: Sequence[SortedKeys]

@@ -84,9 +84,7 @@ def groups(
 class GroupMerge:
     """Writes the living rows of a group of files of one partition as one file, in any process.
 
-    Attributes:
-        writer: Writes it.
-        fields: What is read: the columns of the table, and `LINEAGE` where rows have an identity to keep.
+    Its fields are the columns of the table, and `LINEAGE` where rows have an identity to keep.
     """
 
     writer: FileWriter

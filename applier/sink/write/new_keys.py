@@ -31,8 +31,7 @@ FILE_COST = 10_000
 class NewKeySample:
     """Looks new keys of one table up, in as many files as a credit allows that grows with the rows written.
 
-    Attributes:
-        credit: Rows of key columns that may be read.
+    The `credit` counts rows of key columns.
     """
 
     def __init__(self, name: str, storage: Storage) -> None:

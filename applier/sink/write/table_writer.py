@@ -123,14 +123,10 @@ class TableWriter:
     be called again with the same arguments after an error; it is not noticed here that a batch was applied before,
     which its resolved ts shows beside `known`.
 
-    Args:
-        table: The table, loaded for this writer alone.
-        changefeed: The changefeed it belongs to.
-        epoch: Epoch of this applier.
+    A table is loaded for its writer alone; the epoch is that of this applier.
 
     Attributes:
-        table: The table.
-        storage: Where its files are.
+        storage: Where the files of the table are.
 
     Raises:
         TableMismatch: The table belongs to another changefeed.
@@ -238,12 +234,7 @@ class TableWriter:
 
         It is the same object while that is as good. The table is `exact` if it holds exactly the rows of the resolved
         ts that it is stamped with, so that `ChangeBatch.fresh` may be trusted: not in the first steps after a load or a
-        start in the middle.
-
-        Args:
-            key: Columns of the key; None for a table without one.
-            exact: See above.
-            work: What the attempt is for.
+        start in the middle. A table without a key has None.
 
         Raises:
             TableMismatch, TransientError: As `attempts`.
