@@ -9,21 +9,11 @@ from collections.abc import Callable, Iterable
 from dataclasses import replace
 
 from applier.changefeed.table import Column, Index, TableVersion, fold
-from applier.ddl.actions import (
-    Action,
-    AddColumn,
-    AddIndex,
-    DropColumn,
-    DropIndex,
-    ModifyColumn,
-    RenameColumn,
-    RenameIndex,
-    SetDefault,
-)
+from applier.ddl import actions as ddl
 from applier.errors import RELOAD, SchemaChangeRefused
 
 
-def apply(version: TableVersion, action: Action, new_version_id: int) -> TableVersion:
+def apply(version: TableVersion, action: ddl.Action, new_version_id: int) -> TableVersion:
     """One table after an action, of which only what it does to columns and keys counts.
 
     Where it sets or may change them, `TableVersion.version` becomes `new_version_id`.
@@ -40,25 +30,25 @@ def apply(version: TableVersion, action: Action, new_version_id: int) -> TableVe
     return version if changed is version else replace(changed, version=new_version_id, schemas=(), proofs=())
 
 
-def _altered(version: TableVersion, action: Action) -> TableVersion:
+def _altered(version: TableVersion, action: ddl.Action) -> TableVersion:
     """The version after an action on columns or indexes; the version itself after any other."""
     match action:
-        case AddColumn():
+        case ddl.AddColumn():
             return _add_column(version, action)
-        case DropColumn():
+        case ddl.DropColumn():
             return _drop_column(version, action)
-        case RenameColumn():
+        case ddl.RenameColumn():
             return _edited(version, action, lambda column: replace(column, name=action.to))
-        case ModifyColumn():
+        case ddl.ModifyColumn():
             return _modify_column(version, action)
-        case SetDefault():
+        case ddl.SetDefault():
             return _edited(version, action, lambda column: replace(column, default=action.default))
-        case AddIndex():
+        case ddl.AddIndex():
             _refuse_second_primary(version, action.index)
             return named_indexes(version, [action.index])
-        case DropIndex():
+        case ddl.DropIndex():
             return _drop_index(version, action.name)
-        case RenameIndex():
+        case ddl.RenameIndex():
             return _rename_index(version, action)
     return version
 
@@ -67,7 +57,7 @@ def _same(left: str, right: str) -> bool:
     return fold(left) == fold(right)
 
 
-def _column(version: TableVersion, name: str, action: Action) -> Column | None:
+def _column(version: TableVersion, name: str, action: ddl.Action) -> Column | None:
     """The column of a name in any letters; None where it may be one that rows do not show."""
     found = next((column for column in version.columns if _same(column.name, name)), None)
     if found is None and not version.handle_key:
@@ -80,7 +70,9 @@ def _refuse_taken(version: TableVersion, name: str) -> None:
         raise SchemaChangeRefused(f"{version.name} already has the column {name}, which a DDL adds.", RELOAD)
 
 
-def _edited(version: TableVersion, action: RenameColumn | SetDefault, edit: Callable[[Column], Column]) -> TableVersion:
+def _edited(
+    version: TableVersion, action: ddl.RenameColumn | ddl.SetDefault, edit: Callable[[Column], Column]
+) -> TableVersion:
     found = _column(version, action.name, action)
     return version if found is None else _changed(version, found, edit(found))
 
@@ -94,7 +86,7 @@ def _placed(columns: list[Column], column: Column, *, first: bool, after: str | 
     return (*columns[:at], column, *columns[at:])
 
 
-def _add_column(version: TableVersion, action: AddColumn) -> TableVersion:
+def _add_column(version: TableVersion, action: ddl.AddColumn) -> TableVersion:
     name = action.column.name
     if any(_same(column.name, name) for column in version.columns):
         if action.if_not_exists or version.handle_key:
@@ -107,7 +99,7 @@ def _add_column(version: TableVersion, action: AddColumn) -> TableVersion:
     return replace(version, columns=placed)
 
 
-def _drop_column(version: TableVersion, action: DropColumn) -> TableVersion:
+def _drop_column(version: TableVersion, action: ddl.DropColumn) -> TableVersion:
     if action.if_exists and not any(_same(column.name, action.name) for column in version.columns):
         return version
     found = _column(version, action.name, action)
@@ -122,7 +114,7 @@ def _drop_column(version: TableVersion, action: DropColumn) -> TableVersion:
     return replace(version, columns=columns, indexes=indexes, handle_key=handle_key)
 
 
-def _modify_column(version: TableVersion, action: ModifyColumn) -> TableVersion:
+def _modify_column(version: TableVersion, action: ddl.ModifyColumn) -> TableVersion:
     found = _column(version, action.name, action)
     if found is None:
         return version
@@ -212,6 +204,6 @@ def _drop_index(version: TableVersion, name: str) -> TableVersion:
     return replace(version, handle_key=()) if primary and version.handle_key else version
 
 
-def _rename_index(version: TableVersion, action: RenameIndex) -> TableVersion:
+def _rename_index(version: TableVersion, action: ddl.RenameIndex) -> TableVersion:
     indexes = (replace(index, name=action.to) if _same(index.name, action.name) else index for index in version.indexes)
     return replace(version, indexes=tuple(indexes))
