@@ -128,9 +128,9 @@ def stage(table: Table, storage: Storage, files: FileIndex, chosen: Sequence[Seq
         new += written
     gone = {indexed.file.path for indexed in old}
     kept = {
-        _key(delete) for path, indexed in files.files.items() if path not in gone for delete in indexed.file.deletes
+        identity(delete) for path, indexed in files.files.items() if path not in gone for delete in indexed.file.deletes
     }
-    dropped = {_key(delete): delete for indexed in old for delete in indexed.file.deletes}
+    dropped = {identity(delete): delete for indexed in old for delete in indexed.file.deletes}
     return Change(
         rows=new,
         rewritten=[indexed.file for indexed in old],
@@ -165,8 +165,8 @@ def _column(field: Field) -> pa.Field[Any]:
     return pa.field(field.name, field.arrow, metadata={FIELD_ID: str(field.id).encode()})
 
 
-def _key(delete: DeleteFile) -> tuple[str, Any]:
-    """One Puffin file may hold the vectors of many data files."""
+def identity(delete: DeleteFile) -> tuple[str, Any]:
+    """What distinguishes a delete file: one Puffin file may hold the vectors of many data files."""
     return delete.path, delete.json.get("content-offset")
 
 
