@@ -20,7 +20,6 @@ class ColumnMapping:
         unexplained_dropped: Names of columns that are gone although no action drops them.
     """
 
-    before: TableVersion
     pairs: tuple[tuple[Column | None, Column], ...]
     dropped: tuple[Column, ...]
     unexplained_added: tuple[str, ...]
@@ -56,7 +55,6 @@ def lineage(before: TableVersion, after: TableVersion, actions: Sequence[Action]
     kept = {old.name for old, _ in pairs if old is not None}
     gone = tuple(column for column in before.columns if column.name not in kept)
     return ColumnMapping(
-        before=before,
         pairs=pairs,
         dropped=gone,
         unexplained_added=tuple(new.name for old, new in pairs if old is None and fold(new.name) not in added),

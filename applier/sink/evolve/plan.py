@@ -112,7 +112,7 @@ def _plan(before: TableVersion, after: TableVersion, actions: Sequence[Action], 
     steps: list[evolve.EvolutionStep] = [evolve.DropField(column.name) for column in found.dropped]
     steps += [evolve.RenameField(old.name, new.name) for old, new in found.pairs if old and old.name != new.name]
     steps += [step for column in columns for step in column.steps()]
-    steps += _moves(found, after)
+    steps += _moves(found, before, after)
     steps += _key(found, before, after)
     steps += [evolve.DescribeTable(action.comment) for action in actions if isinstance(action, ddl.SetComment)]
     steps += [evolve.Truncate() for action in actions if isinstance(action, ddl.TruncateTable)]
@@ -211,10 +211,10 @@ class _Change:
         return column_arrow_type(version.name, column, self.rules)
 
 
-def _moves(found: ColumnMapping, after: TableVersion) -> list[evolve.EvolutionStep]:
+def _moves(found: ColumnMapping, before: TableVersion, after: TableVersion) -> list[evolve.EvolutionStep]:
     """Moves into the order of `after`; new fields are behind the others until then."""
     order = {id(column): new.name for column, new in found.pairs if column}
-    kept = [order[id(column)] for column in found.before.columns if id(column) in order]
+    kept = [order[id(column)] for column in before.columns if id(column) in order]
     added = [new.name for old, new in found.pairs if old is None]
     return [evolve.MoveField(name, behind) for name, behind in moves([*kept, *added], [c.name for c in after.columns])]
 

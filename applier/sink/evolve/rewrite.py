@@ -5,22 +5,20 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
-from typing import Any, TypeAlias, TypeVar
+from typing import Any, TypeVar
 
 import pyarrow as pa
 
 from applier.sink.evolve.casts.cast import CastRefused, cast
 from applier.sink.evolve.steps import ConvertField
 from applier.sink.format.storage import Storage
-from applier.sink.format.types import Field
+from applier.sink.format.types import Chunks, Field
 from applier.sink.iceberg.files import DataFile
 from applier.sink.iceberg.table import Table, storage_for
 from applier.sink.write.deletes import load_deleted
 from applier.sink.write.file_groups import FileRows, groups, run_on_groups
 from applier.sink.write.file_index import IndexedFile, read_index
 from applier.sink.write.file_writer import FileWriter
-
-Column: TypeAlias = "pa.ChunkedArray[Any]"
 
 R = TypeVar("R")
 
@@ -37,7 +35,7 @@ class ValueSource:
     step: ConvertField | None = None
     constant: pa.Scalar[Any] | None = None
 
-    def values(self, rows: pa.Table) -> Column:
+    def values(self, rows: pa.Table) -> Chunks:
         """The field's values, from rows of the old fields.
 
         Raises:
@@ -150,7 +148,7 @@ def rewrite(
 def write_anew(
     live: LiveRows,
     fields: Sequence[Field],
-    columns: Callable[[pa.Table], Sequence[Column]],
+    columns: Callable[[pa.Table], Sequence[Chunks]],
     table: Table,
     show: Callable[[int], None] = lambda _: None,
 ) -> list[DataFile]:
@@ -165,12 +163,12 @@ def write_anew(
     return files
 
 
-def _values(sources: Sequence[ValueSource], rows: pa.Table) -> list[Column]:
+def _values(sources: Sequence[ValueSource], rows: pa.Table) -> list[Chunks]:
     return [source.values(rows) for source in sources]
 
 
 def _staged(
-    writer: FileWriter, columns: Callable[[pa.Table], Sequence[Column]], parts: Iterator[pa.Table]
+    writer: FileWriter, columns: Callable[[pa.Table], Sequence[Chunks]], parts: Iterator[pa.Table]
 ) -> list[DataFile]:
     schema, files, waiting = writer.layout.schema, list[DataFile](), list[pa.Table]()
     for rows in parts:
@@ -181,10 +179,10 @@ def _staged(
     return files + (writer.stage(pa.concat_tables(waiting), schema.identifier) if waiting else [])
 
 
-def _cast_chunks(column: Column, step: ConvertField) -> Column:
+def _cast_chunks(column: Chunks, step: ConvertField) -> Chunks:
     try:
         chunks: Any = [cast(chunk, step) for chunk in column.chunks]
-        result: Column = pa.chunked_array(chunks, type=step.new_arrow)  # type: ignore[call-overload]
+        result: Chunks = pa.chunked_array(chunks, type=step.new_arrow)  # type: ignore[call-overload]
     except CastRefused as error:
         raise CastRefused(f"column {step.name}: {error}") from None
     return result

@@ -12,13 +12,11 @@ from typing import Any, TypeAlias
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from pyroaring import BitMap64
 
 from applier.changefeed.packing import packed
 from applier.sink.format.bounds import Column, SortedKeys, numbers
 from applier.sink.format.storage import Storage
 from applier.sink.format.types import Field
-from applier.sink.write.file_groups import FileRows
 from applier.sink.write.file_index import IndexedFile
 from applier.sink.write.key_cache import FILE_ROWS, LARGE, SMALL, GroupKeys, KeyCache, Keys, NumberKeys
 from applier.sink.write.parquet import ParquetSource, Positions, ranges
@@ -75,20 +73,6 @@ def positions_of(
         for hits in pool.map(search.located, groups):
             found |= hits
     return found
-
-
-def positions_where(
-    group: Sequence[FileRows], fields: Sequence[Field], predicate: Callable[[pa.Table], Any], storage: Storage
-) -> dict[str, BitMap64]:
-    """Positions of the living rows that a predicate names, by path. It is not asked about dead ones."""
-    result = defaultdict[str, BitMap64](BitMap64)
-    for part in group:
-        for positions, rows in part.living(storage, fields):
-            mask: Any = predicate(rows)
-            chosen = positions[np.asarray(mask.fill_null(False).to_numpy(zero_copy_only=False), bool)]
-            if len(chosen):
-                result[part.file.file.path] |= BitMap64(chosen)
-    return dict(result)
 
 
 def read_located(

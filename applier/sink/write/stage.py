@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -23,7 +24,7 @@ from applier.sink.write.deletes import alive
 from applier.sink.write.file_groups import FileRows
 from applier.sink.write.file_index import FileIndex
 from applier.sink.write.file_writer import FileWriter, check_columns, conform, conform_keys
-from applier.sink.write.lookup import comparable, positions_of, positions_where, read_located
+from applier.sink.write.lookup import comparable, positions_of, read_located
 from applier.sink.write.new_keys import NewKeySample
 from applier.sink.write.parquet import Positions
 
@@ -189,11 +190,16 @@ class Stage:
 def stage_where(
     predicate: Callable[[pa.Table], Any], fields: Sequence[Field], storage: Storage, group: Sequence[FileRows]
 ) -> StagedBatch:
-    """Remove the living rows of a group that a predicate names by some fields."""
-    seconds = dict[str, float]()
+    """Remove the living rows of a group that a predicate names by some fields. It is not asked about dead ones."""
+    living, seconds = defaultdict[str, BitMap64](BitMap64), dict[str, float]()
     with timed(seconds, "locate"):
-        living = positions_where(group, fields, predicate, storage)
-    return StagedBatch(None, 0, living, 0, seconds)
+        for part in group:
+            for positions, rows in part.living(storage, fields):
+                mask: Any = predicate(rows)
+                chosen = positions[np.asarray(mask.fill_null(False).to_numpy(zero_copy_only=False), bool)]
+                if len(chosen):
+                    living[part.file.file.path] |= BitMap64(chosen)
+    return StagedBatch(None, 0, dict(living), 0, seconds)
 
 
 def _bitmaps(living: dict[str, Positions]) -> dict[str, BitMap64]:

@@ -31,7 +31,7 @@ from applier.sink.write.deletes import encode_vector, load_deleted, puffin
 from applier.sink.write.file_groups import FileRows, bytes_of, groups, run_on_groups
 from applier.sink.write.file_index import IndexedFile, read_index
 from applier.sink.write.file_writer import FileWriter
-from applier.sink.write.lookup import positions_where
+from applier.sink.write.stage import stage_where
 
 STORAGE = LocalStorage()
 COLUMNS: dict[str, Any] = {"id": pa.int64(), "v": pa.string()}
@@ -175,7 +175,7 @@ def test_rows_move_and_go_by_a_predicate(tmp_path: Path, tasks: Tasks | None) ->
 
 
 def _gone(storage: LocalStorage, group: Sequence[FileRows]) -> dict[str, BitMap64]:
-    return positions_where(group, SCHEMA.fields[:1], is_high, storage)
+    return stage_where(is_high, SCHEMA.fields[:1], storage, group).living
 
 
 def test_what_all_rows_have_is_asked_of_each_group(tmp_path: Path, tasks: Tasks | None) -> None:
