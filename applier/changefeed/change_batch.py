@@ -28,11 +28,6 @@ class ChangeBatch:
     may_be_new: int = 0
 
     @property
-    def key(self) -> tuple[str, ...] | None:
-        """Names of the key columns."""
-        return tuple(self.deletes.column_names)
-
-    @property
     def is_empty(self) -> bool:
         """Whether it changes no row."""
         return self.upserts.num_rows == 0 and self.deletes.num_rows == 0
@@ -49,11 +44,6 @@ class KeylessBatch:
 
     inserts: pa.Table
     deletes: pa.Table
-
-    @property
-    def key(self) -> tuple[str, ...] | None:
-        """None: there is no key."""
-        return None
 
     @property
     def is_empty(self) -> bool:

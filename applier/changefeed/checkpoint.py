@@ -10,9 +10,8 @@ import msgspec
 
 from applier.changefeed.completeness import Completeness
 from applier.changefeed.message import Count, TopicPartition
-from applier.changefeed.partitioning import Partitioning
 from applier.changefeed.position import DdlId, FeedPosition, Reading
-from applier.changefeed.table import TableName
+from applier.changefeed.table import Partitioning, TableName
 
 
 @dataclass(frozen=True, slots=True)

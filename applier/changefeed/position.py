@@ -7,8 +7,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from applier.changefeed.message import Count, TopicPartition
-from applier.changefeed.partitioning import Partitioning
-from applier.changefeed.table import TableName
+from applier.changefeed.table import Partitioning, TableName
 
 
 class Reading(NamedTuple):

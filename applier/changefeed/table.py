@@ -1,4 +1,4 @@
-"""Tables as TiDB describes them: names, columns, keys, and the version they are valid in."""
+"""Tables as TiDB describes them: names, columns, keys, the version they are valid in, and partitions."""
 
 from __future__ import annotations
 
@@ -143,12 +143,7 @@ class Index:
 
 @dataclass(frozen=True, slots=True)
 class Keyed:
-    """The shape of a table with a key: of the changes of one key only the last counts, and its row is found by the key.
-
-    Attributes:
-        key: Its columns, in order.
-        is_idempotent: See `TableShape`.
-    """
+    """The shape of a table with a key: of the changes of one key only the last counts, and its row is found by it."""
 
     is_idempotent: ClassVar[bool] = True
     key: tuple[str, ...]
@@ -162,8 +157,8 @@ class Keyless:
 
 
 TableShape: TypeAlias = Keyed | Keyless
-"""Decides how the changes of a table are grouped (`order.reduce`), merged (`order.merge`) and staged (`Staging.stage`,
-by the kind of batch that the merge makes). These match on it, in two rooms that do not know each other.
+"""Decides how the changes of a table are grouped (`order.reduce`), merged (`order.merge`) and staged (`Stage.run`, by
+the kind of batch that the merge makes). These match on it, in two rooms that do not know each other.
 
 Everything else asks whether it `is_idempotent`: changes that are applied once more leave the table as it is, so that
 they may be sent again, reduced before they are merged, and loaded from files that may repeat them."""
@@ -298,6 +293,38 @@ class TableVersion:
         found["name"] = found["database"], found["table"]
         found["columns"] = [{**each, "type": {**each, "name": each["type"]}} for each in found["columns"]]
         return msgspec.convert(found, TableVersion, dec_hook=lambda kind, parts: kind(*parts))
+
+
+@dataclass(frozen=True, slots=True)
+class Partition:
+    """One partition of a partitioned table.
+
+    Attributes:
+        name: Partition name; "" where TiDB chooses it (ADD PARTITION PARTITIONS n).
+        bound: RANGE: texts of `VALUES LESS THAN`, `MAXVALUE` kept as word. LIST: () here.
+        values: LIST: the rows of `VALUES IN`, each a tuple of texts, None for NULL, `DEFAULT` kept as word.
+
+    Texts are SQL: numbers and expressions as they stand, strings in single quotes with quote and backslash doubled.
+    """
+
+    name: str
+    bound: tuple[str, ...] = ()
+    values: tuple[tuple[str | None, ...], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Partitioning:
+    """How a table is partitioned.
+
+    Attributes:
+        method: `range`, `range columns`, `list`, `list columns`, `hash`, `key`.
+        expression: The partitioning expression or column list, as SQL without the parentheses.
+        partitions: In order; for hash and key their names alone, since the place of a partition is its remainder.
+    """
+
+    method: str
+    expression: str
+    partitions: tuple[Partition, ...] = ()
 
 
 def refuse_rekeyed(known: TableVersion | None, version: TableVersion) -> None:

@@ -8,8 +8,7 @@ from dataclasses import dataclass, replace
 from itertools import groupby
 from typing import TypeAlias, get_args
 
-from applier.changefeed.partitioning import Partition, Partitioning
-from applier.changefeed.table import Column, Index, TableName, TableVersion, fold
+from applier.changefeed.table import Column, Index, Partition, Partitioning, TableName, TableVersion, fold
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,73 +9,46 @@ from collections.abc import Callable, Iterable
 from dataclasses import replace
 
 from applier.changefeed.table import Column, Index, TableVersion, fold
-from applier.ddl.actions import (
-    Action,
-    AddColumn,
-    AddIndex,
-    CreateTable,
-    DropColumn,
-    DropDatabase,
-    DropIndex,
-    DropTable,
-    ModifyColumn,
-    RenameColumn,
-    RenameIndex,
-    RenameTable,
-    SetDefault,
-)
+from applier.ddl import actions as ddl
 from applier.errors import RELOAD, SchemaChangeRefused
 
 
-def apply(version: TableVersion | None, action: Action, new_version_id: int) -> TableVersion | None:
-    """One table after an action.
+def apply(version: TableVersion, action: ddl.Action, new_version_id: int) -> TableVersion:
+    """One table after an action, of which only what it does to columns and keys counts.
 
-    Args:
-        version: The table before it; None where it is not known or does not exist.
-        action: The action. Only what it does to this one table counts: CREATE TABLE … LIKE needs `Tables`.
-        new_version_id: `TableVersion.version` of a table whose columns or keys the action sets or may change.
-
-    Returns:
-        The table after it; None where it is gone, or still not known.
+    Where it sets or may change them, `TableVersion.version` becomes `new_version_id`.
 
     Raises:
         SchemaChangeRefused: The action names a column that a table whose columns are all known does not have, or adds
             one that it has. Tables that only their rows describe may lack columns; there such an action does nothing.
             Or it adds a primary key to a table that has one.
     """
-    match action:
-        case CreateTable():
-            return replace(action.version, version=new_version_id) if action.version else None
-        case DropTable() | DropDatabase():
-            return None
-        case RenameTable():
-            return version.renamed(action.to) if version else None
-    if version is None or version.keys_only:
+    if version.keys_only:
         return version
     changed = _altered(version, action)
     # Its rows come to refer to other schemas.
     return version if changed is version else replace(changed, version=new_version_id, schemas=(), proofs=())
 
 
-def _altered(version: TableVersion, action: Action) -> TableVersion:
+def _altered(version: TableVersion, action: ddl.Action) -> TableVersion:
     """The version after an action on columns or indexes; the version itself after any other."""
     match action:
-        case AddColumn():
+        case ddl.AddColumn():
             return _add_column(version, action)
-        case DropColumn():
+        case ddl.DropColumn():
             return _drop_column(version, action)
-        case RenameColumn():
+        case ddl.RenameColumn():
             return _edited(version, action, lambda column: replace(column, name=action.to))
-        case ModifyColumn():
+        case ddl.ModifyColumn():
             return _modify_column(version, action)
-        case SetDefault():
+        case ddl.SetDefault():
             return _edited(version, action, lambda column: replace(column, default=action.default))
-        case AddIndex():
+        case ddl.AddIndex():
             _refuse_second_primary(version, action.index)
             return named_indexes(version, [action.index])
-        case DropIndex():
+        case ddl.DropIndex():
             return _drop_index(version, action.name)
-        case RenameIndex():
+        case ddl.RenameIndex():
             return _rename_index(version, action)
     return version
 
@@ -84,7 +57,7 @@ def _same(left: str, right: str) -> bool:
     return fold(left) == fold(right)
 
 
-def _column(version: TableVersion, name: str, action: Action) -> Column | None:
+def _column(version: TableVersion, name: str, action: ddl.Action) -> Column | None:
     """The column of a name in any letters; None where it may be one that rows do not show."""
     found = next((column for column in version.columns if _same(column.name, name)), None)
     if found is None and not version.handle_key:
@@ -97,7 +70,9 @@ def _refuse_taken(version: TableVersion, name: str) -> None:
         raise SchemaChangeRefused(f"{version.name} already has the column {name}, which a DDL adds.", RELOAD)
 
 
-def _edited(version: TableVersion, action: RenameColumn | SetDefault, edit: Callable[[Column], Column]) -> TableVersion:
+def _edited(
+    version: TableVersion, action: ddl.RenameColumn | ddl.SetDefault, edit: Callable[[Column], Column]
+) -> TableVersion:
     found = _column(version, action.name, action)
     return version if found is None else _changed(version, found, edit(found))
 
@@ -111,7 +86,7 @@ def _placed(columns: list[Column], column: Column, *, first: bool, after: str | 
     return (*columns[:at], column, *columns[at:])
 
 
-def _add_column(version: TableVersion, action: AddColumn) -> TableVersion:
+def _add_column(version: TableVersion, action: ddl.AddColumn) -> TableVersion:
     name = action.column.name
     if any(_same(column.name, name) for column in version.columns):
         if action.if_not_exists or version.handle_key:
@@ -124,7 +99,7 @@ def _add_column(version: TableVersion, action: AddColumn) -> TableVersion:
     return replace(version, columns=placed)
 
 
-def _drop_column(version: TableVersion, action: DropColumn) -> TableVersion:
+def _drop_column(version: TableVersion, action: ddl.DropColumn) -> TableVersion:
     if action.if_exists and not any(_same(column.name, action.name) for column in version.columns):
         return version
     found = _column(version, action.name, action)
@@ -139,7 +114,7 @@ def _drop_column(version: TableVersion, action: DropColumn) -> TableVersion:
     return replace(version, columns=columns, indexes=indexes, handle_key=handle_key)
 
 
-def _modify_column(version: TableVersion, action: ModifyColumn) -> TableVersion:
+def _modify_column(version: TableVersion, action: ddl.ModifyColumn) -> TableVersion:
     found = _column(version, action.name, action)
     if found is None:
         return version
@@ -229,6 +204,6 @@ def _drop_index(version: TableVersion, name: str) -> TableVersion:
     return replace(version, handle_key=()) if primary and version.handle_key else version
 
 
-def _rename_index(version: TableVersion, action: RenameIndex) -> TableVersion:
+def _rename_index(version: TableVersion, action: ddl.RenameIndex) -> TableVersion:
     indexes = (replace(index, name=action.to) if _same(index.name, action.name) else index for index in version.indexes)
     return replace(version, indexes=tuple(indexes))

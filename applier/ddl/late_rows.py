@@ -21,14 +21,7 @@ from applier.errors import SchemaChangeRefused
 
 
 class PastDdl(NamedTuple):
-    """A DDL that the tables have taken, and that has ended a table, or changed places of rows.
-
-    Attributes:
-        commit_ts: Its commit ts.
-        sql: Its text.
-        names: The tables that it names.
-        effects: What it did.
-    """
+    """A DDL that the tables have taken, and that has ended one of those that it names, or changed places of rows."""
 
     commit_ts: int
     sql: str
@@ -63,11 +56,9 @@ Lates: TypeAlias = Mapping[TableName, Late]
 def past(commit_ts: int, sql: str, table: TableName) -> PastDdl | None:
     """A DDL that the tables have taken, where rows that lie before it may not be applied behind it as they are.
 
-    Args:
-        commit_ts: Its commit ts: one that is only a millisecond places no row.
-        sql: Its text.
-        table: The table of the part that was taken; with an empty name for a DDL on a database.
+    The table is that of the part that was taken; its name is empty for a DDL on a database.
     """
+    # A commit ts that is only a millisecond places no row.
     own = table if table.table else None
     with suppress(SchemaChangeRefused):
         actions = parse(sql, table.database, own, own) if commit_ts & LOGICAL else []
@@ -82,10 +73,8 @@ def past(commit_ts: int, sql: str, table: TableName) -> PastDdl | None:
 def lates(ddl: Iterable[PastDdl], applied: Collection[DdlId], names: Iterable[TableName]) -> Lates:
     """What shows late rows of each table.
 
-    Args:
-        ddl: The DDL.
-        applied: Those of the checkpoint: one that a step which failed has taken is yet to come.
-        names: All tables that are known: a DROP DATABASE names none.
+    A DDL that is not among those `applied`, of the checkpoint, is yet to come: a step that failed has taken it. A DROP
+    DATABASE names no table, so it takes the `names` of all that are known.
     """
     known, mine = list(names), {(item.commit_ts, item.sql) for item in applied}
     points: dict[TableName, set[int]] = {}
@@ -103,10 +92,7 @@ def lates(ddl: Iterable[PastDdl], applied: Collection[DdlId], names: Iterable[Ta
 def losing(name: TableName, point: int, ddl: Iterable[PastDdl]) -> list[TableName]:
     """The tables that may lack a late row, or may hold it wrongly, by the names of now; [] where it has gone upstream.
 
-    Args:
-        name: The table that it came for.
-        point: The first DDL that it lies before.
-        ddl: The DDL, in their order.
+    It came for the table `name`, and `point` is the first of the DDL, which are in order, that it lies before.
     """
     places, gone = {name}, set[TableName]()
     for done, named in ((done, item.names) for item in ddl if item.commit_ts >= point for done in item.effects):

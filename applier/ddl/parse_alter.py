@@ -3,55 +3,36 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 
 from applier.changefeed.table import TableName
-from applier.ddl.actions import (
-    Action,
-    AddColumn,
-    AddIndex,
-    AddPartitions,
-    DropColumn,
-    DropIndex,
-    DropPartitions,
-    ExchangePartition,
-    ModifyColumn,
-    NoRows,
-    RenameColumn,
-    RenameIndex,
-    RenameTable,
-    ReorganizePartitions,
-    SetComment,
-    SetDefault,
-    SetPartitioning,
-    TruncatePartitions,
-)
+from applier.ddl import actions as ddl
 from applier.ddl.parse_columns import (
     TABLE_CHARSET,
-    Definition,
     at_constraint,
     read_constraint,
+    read_default,
     read_definition,
     read_elements,
 )
-from applier.ddl.parse_defaults import read_default
 from applier.ddl.parse_options import read_options
 from applier.ddl.parse_partitions import added_partitions, partition_names, read_partitioning, read_partitions
 from applier.ddl.tokens import NAME, NUMBER, STRING, WORD, Tokens, Unreadable, render
 
 
-def read_alter(tokens: Tokens, table: TableName) -> list[Action]:
+def read_alter(tokens: Tokens, table: TableName) -> list[ddl.Action]:
     """Take the specifications of ALTER TABLE; a rename comes last, since the others name the table as it was.
 
     Raises:
         Unreadable: A specification is not understood, or changes rows in a way that the statement does not show.
     """
-    actions: list[Action] = []
+    actions: list[ddl.Action] = []
     while not tokens.done:
         actions += _specification(tokens, table)
         _separator(tokens)
     if not actions:
-        return [NoRows(table)]
-    return sorted(actions, key=lambda action: isinstance(action, RenameTable))
+        return [ddl.NoRows(table)]
+    return sorted(actions, key=lambda action: isinstance(action, ddl.RenameTable))
 
 
 def _separator(tokens: Tokens) -> None:
@@ -62,15 +43,15 @@ def _separator(tokens: Tokens) -> None:
             raise tokens.unreadable("a specification is missing")
 
 
-def _specification(tokens: Tokens, table: TableName) -> Sequence[Action]:
+def _specification(tokens: Tokens, table: TableName) -> Sequence[ddl.Action]:
     read = _SPECIFICATIONS.get(tokens.next.text.upper()) if tokens.next.kind == WORD else None
     if read is not None:
         tokens.take()
         return read(tokens, table)
-    return [NoRows(table)] if _rowless(tokens) else _options(tokens, table)
+    return [ddl.NoRows(table)] if _rowless(tokens) else _options(tokens, table)
 
 
-def _options(tokens: Tokens, table: TableName) -> Sequence[Action]:
+def _options(tokens: Tokens, table: TableName) -> Sequence[ddl.Action]:
     start = tokens.place
     convert = tokens.skip("CONVERT TO")
     found = read_options(tokens)
@@ -78,36 +59,33 @@ def _options(tokens: Tokens, table: TableName) -> Sequence[Action]:
         raise tokens.unreadable("a specification is not known")
     if found.charset == "binary":
         raise Unreadable("the charset `binary` makes bytes of text", render(tokens.since(start)))
-    actions: list[Action] = [] if found.comment is None else [SetComment(table, found.comment)]
-    return [*actions, NoRows(table)] if found.others else actions
+    actions: list[ddl.Action] = [] if found.comment is None else [ddl.SetComment(table, found.comment)]
+    return [*actions, ddl.NoRows(table)] if found.others else actions
 
 
-def _add(tokens: Tokens, table: TableName) -> Sequence[Action]:
+def _add(tokens: Tokens, table: TableName) -> Sequence[ddl.Action]:
     if tokens.skip("PARTITION"):
         tokens.if_exists()
         tokens.skip(*_BINLOG)
-        return [AddPartitions(table, added_partitions(tokens))]
+        return [ddl.AddPartitions(table, added_partitions(tokens))]
     if tokens.at("STATS_EXTENDED"):
         tokens.until(",")
-        return [NoRows(table)]
+        return [ddl.NoRows(table)]
     if at_constraint(tokens):
         index = read_constraint(tokens)
-        return [AddIndex(table, index) if index else NoRows(table)]
+        return [ddl.AddIndex(table, index) if index else ddl.NoRows(table)]
     tokens.skip("COLUMN")
     exists = tokens.if_exists()
     if tokens.at("("):
         found = read_elements(tokens)
         columns = [definition.resolve(TABLE_CHARSET, backfill=True) for definition in found.definitions]
-        added: list[Action] = [AddColumn(table, column, if_not_exists=exists) for column in columns]
-        return added + [AddIndex(table, index) for index in found.indexes]
+        several: list[ddl.Action] = [ddl.AddColumn(table, column, if_not_exists=exists) for column in columns]
+        return several + [ddl.AddIndex(table, index) for index in found.indexes]
     definition = read_definition(tokens)
     first, after = _position(tokens)
     column = definition.resolve(TABLE_CHARSET, backfill=True)
-    return [AddColumn(table, column, first, after, exists), *_indexes(table, definition)]
-
-
-def _indexes(table: TableName, definition: Definition) -> list[AddIndex]:
-    return [AddIndex(table, index) for index in definition.indexes()]
+    added = ddl.AddColumn(table, column, first, after, exists)
+    return [added, *(ddl.AddIndex(table, index) for index in definition.indexes())]
 
 
 def _position(tokens: Tokens) -> tuple[bool, str | None]:
@@ -116,92 +94,89 @@ def _position(tokens: Tokens) -> tuple[bool, str | None]:
     return False, tokens.column_name() if tokens.skip("AFTER") else None
 
 
-def _drop(tokens: Tokens, table: TableName) -> Sequence[Action]:
+def _drop(tokens: Tokens, table: TableName) -> Sequence[ddl.Action]:
     if tokens.skip("PRIMARY KEY"):
-        return [DropIndex(table, "primary")]
+        return [ddl.DropIndex(table, "primary")]
     if tokens.skip("FOREIGN KEY", "CHECK", "CONSTRAINT", "STATS_EXTENDED"):
         tokens.if_exists()
         tokens.name()
-        return [NoRows(table)]
+        return [ddl.NoRows(table)]
     if tokens.skip("INDEX", "KEY"):
         tokens.if_exists()
-        return [DropIndex(table, tokens.name())]
+        return [ddl.DropIndex(table, tokens.name())]
     if tokens.skip("PARTITION"):
         tokens.if_exists()
-        return [DropPartitions(table, tokens.names())]
+        return [ddl.DropPartitions(table, tokens.names())]
     tokens.skip("COLUMN")
     exists = tokens.if_exists()
     name = tokens.column_name()
     tokens.skip("RESTRICT", "CASCADE")
-    return [DropColumn(table, name, exists)]
+    return [ddl.DropColumn(table, name, exists)]
 
 
-def _modify(tokens: Tokens, table: TableName) -> Sequence[Action]:
-    return _change(tokens, table, is_named=False)
-
-
-def _change(tokens: Tokens, table: TableName, *, is_named: bool = True) -> Sequence[Action]:
+def _change(tokens: Tokens, table: TableName, *, is_named: bool = True) -> Sequence[ddl.Action]:
     tokens.skip("COLUMN")
     tokens.if_exists()
     name = tokens.column_name() if is_named else ""
     definition = read_definition(tokens)
     first, after = _position(tokens)
     column = definition.resolve(TABLE_CHARSET)
-    return [ModifyColumn(table, name or column.name, column, first, after), *_indexes(table, definition)]
+    modified = ddl.ModifyColumn(table, name or column.name, column, first, after)
+    return [modified, *(ddl.AddIndex(table, index) for index in definition.indexes())]
 
 
-def _alter(tokens: Tokens, table: TableName) -> Sequence[Action]:
+def _alter(tokens: Tokens, table: TableName) -> Sequence[ddl.Action]:
     if tokens.skip("INDEX"):
         tokens.name()
         if not tokens.skip("VISIBLE", "INVISIBLE"):
             raise tokens.unreadable("what becomes of an index is not known")
-        return [NoRows(table)]
+        return [ddl.NoRows(table)]
     if tokens.skip("CHECK", "CONSTRAINT"):
         tokens.name()
         tokens.skip("NOT")
         tokens.expect("ENFORCED")
-        return [NoRows(table)]
+        return [ddl.NoRows(table)]
     tokens.skip("COLUMN")
     name = tokens.column_name()
     if tokens.skip("DROP DEFAULT"):
-        return [SetDefault(table, name, None)]
+        return [ddl.SetDefault(table, name, None)]
     tokens.expect("SET DEFAULT")
     try:
-        return [SetDefault(table, name, read_default(tokens).of(None))]
+        return [ddl.SetDefault(table, name, read_default(tokens).of(None))]
     except ValueError:
         raise tokens.unreadable("the default is no text") from None
 
 
-def _rename(tokens: Tokens, table: TableName) -> Sequence[Action]:
+def _rename(tokens: Tokens, table: TableName) -> Sequence[ddl.Action]:
     if tokens.skip("COLUMN"):
         name = tokens.column_name()
         tokens.expect("TO")
-        return [RenameColumn(table, name, tokens.column_name())]
+        return [ddl.RenameColumn(table, name, tokens.column_name())]
     if tokens.skip("INDEX", "KEY"):
         name = tokens.name()
         tokens.expect("TO")
-        return [RenameIndex(table, name, tokens.name())]
+        return [ddl.RenameIndex(table, name, tokens.name())]
     tokens.skip("TO", "AS", "=")
-    return [RenameTable(table, tokens.table())]
+    return [ddl.RenameTable(table, tokens.table())]
 
 
-def _partition(tokens: Tokens, table: TableName) -> Sequence[Action]:
+def _partition(tokens: Tokens, table: TableName) -> Sequence[ddl.Action]:
     """PARTITION BY …, or PARTITION name with options."""
     if tokens.skip("BY"):
-        return [SetPartitioning(table, read_partitioning(tokens))]
+        return [ddl.SetPartitioning(table, read_partitioning(tokens))]
     tokens.name()
     if not tokens.skip("ATTRIBUTES", "PLACEMENT POLICY"):
         raise tokens.unreadable("what becomes of a partition is not known")
     tokens.value("a value", WORD, NAME, STRING)
-    return [NoRows(table)]
+    return [ddl.NoRows(table)]
 
 
-def _truncate(tokens: Tokens, table: TableName) -> Sequence[Action]:
+def _truncate(tokens: Tokens, table: TableName) -> Sequence[ddl.Action]:
     tokens.expect("PARTITION")
-    return [TruncatePartitions(table, partition_names(tokens))]
+    return [ddl.TruncatePartitions(table, partition_names(tokens))]
 
 
-def _exchange(tokens: Tokens, table: TableName) -> Sequence[Action]:
+def _exchange(tokens: Tokens, table: TableName) -> Sequence[ddl.Action]:
     tokens.expect("PARTITION")
     name = tokens.name()
     is_qualified = tokens.is_qualified
@@ -211,44 +186,44 @@ def _exchange(tokens: Tokens, table: TableName) -> Sequence[Action]:
         other = tokens.elsewhere(other)
     if tokens.skip("WITH", "WITHOUT"):
         tokens.expect("VALIDATION")
-    return [ExchangePartition(table, name, other)]
+    return [ddl.ExchangePartition(table, name, other)]
 
 
-def _reorganize(tokens: Tokens, table: TableName) -> Sequence[Action]:
+def _reorganize(tokens: Tokens, table: TableName) -> Sequence[ddl.Action]:
     tokens.expect("PARTITION")
     tokens.skip(*_BINLOG)
     if tokens.done or tokens.at(","):
-        return [ReorganizePartitions(table, (), ())]
+        return [ddl.ReorganizePartitions(table, (), ())]
     names = tokens.names()
     tokens.expect("INTO")
-    return [ReorganizePartitions(table, names, read_partitions(tokens))]
+    return [ddl.ReorganizePartitions(table, names, read_partitions(tokens))]
 
 
-def _coalesce(tokens: Tokens, table: TableName) -> Sequence[Action]:
+def _coalesce(tokens: Tokens, table: TableName) -> Sequence[ddl.Action]:
     """COALESCE PARTITION n: fewer partitions by hash or key; rows move inside the table."""
     tokens.expect("PARTITION")
     tokens.skip(*_BINLOG)
     tokens.integer()
-    return [ReorganizePartitions(table, (), ())]
+    return [ddl.ReorganizePartitions(table, (), ())]
 
 
-def _remove(tokens: Tokens, table: TableName) -> Sequence[Action]:
+def _remove(tokens: Tokens, table: TableName) -> Sequence[ddl.Action]:
     if tokens.skip("TTL"):
-        return [NoRows(table)]
+        return [ddl.NoRows(table)]
     tokens.expect("PARTITIONING")
-    return [SetPartitioning(table, None)]
+    return [ddl.SetPartitioning(table, None)]
 
 
 _BINLOG = ("NO_WRITE_TO_BINLOG", "LOCAL")
 
-_SPECIFICATIONS: dict[str, Callable[[Tokens, TableName], Sequence[Action]]] = {
+_SPECIFICATIONS: dict[str, Callable[[Tokens, TableName], Sequence[ddl.Action]]] = {
     "ADD": _add,
     "ALTER": _alter,
     "CHANGE": _change,
     "COALESCE": _coalesce,
     "DROP": _drop,
     "EXCHANGE": _exchange,
-    "MODIFY": _modify,
+    "MODIFY": partial(_change, is_named=False),
     "PARTITION": _partition,
     "REMOVE": _remove,
     "RENAME": _rename,
@@ -259,7 +234,7 @@ _SPECIFICATIONS: dict[str, Callable[[Tokens, TableName], Sequence[Action]]] = {
 
 def _rowless(tokens: Tokens) -> bool:
     """Take a specification that touches neither rows nor columns; False if none comes next."""
-    if tokens.skip(*_WORDS, *_PHRASES):
+    if tokens.skip(*_ROWLESS):
         return True
     if tokens.skip("ALGORITHM", "LOCK", "ATTRIBUTES", "STATS_OPTIONS"):
         tokens.value("a value", WORD, STRING)
@@ -282,8 +257,10 @@ def _rowless(tokens: Tokens) -> bool:
     return not tokens.at("FORCE AUTO_INCREMENT", "FORCE AUTO_RANDOM_BASE") and bool(tokens.skip("FORCE"))
 
 
-_WORDS = ("CACHE", "NOCACHE", "SECONDARY_LOAD", "SECONDARY_UNLOAD", "COMPACT TIFLASH REPLICA", "COMPACT")
-_PHRASES = ("ENABLE KEYS", "DISABLE KEYS", "WITH VALIDATION", "WITHOUT VALIDATION", "READ ONLY", "READ WRITE")
+_ROWLESS = (
+    *("CACHE", "NOCACHE", "SECONDARY_LOAD", "SECONDARY_UNLOAD", "COMPACT TIFLASH REPLICA", "COMPACT"),
+    *("ENABLE KEYS", "DISABLE KEYS", "WITH VALIDATION", "WITHOUT VALIDATION", "READ ONLY", "READ WRITE"),
+)
 
 
 def _order(tokens: Tokens) -> None:

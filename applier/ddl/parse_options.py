@@ -22,13 +22,7 @@ _SINGLE = frozenset(
 
 @dataclass(slots=True)
 class Options:
-    """Options of a table or database.
-
-    Attributes:
-        charset: Default charset in lower case, "" if none is named.
-        comment: The comment, None if none is given.
-        others: There were options besides the comment.
-    """
+    """Options of a table or database: default charset in lower case, comment, and whether there were any `others`."""
 
     charset: str = ""
     comment: str | None = None

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from applier.changefeed.partitioning import Partition, Partitioning
+from applier.changefeed.table import Partition, Partitioning
 from applier.ddl.tokens import NAME, NUMBER, STRING, WORD, Token, Tokens, render
 
 _MAX_PARTITIONS = 8192
@@ -99,12 +99,14 @@ def _row(tokens: Tokens) -> tuple[str | None, ...]:
     return (None if len(found) == 1 and found[0].is_("NULL") else _written(found),)
 
 
-_OPTIONS = ("COMMENT", "ENGINE", "MAX_ROWS", "MIN_ROWS", "TABLESPACE", "NODEGROUP")
-_LONG_OPTIONS = ("STORAGE ENGINE", "PLACEMENT POLICY", "DATA DIRECTORY", "INDEX DIRECTORY")
+_OPTIONS = (
+    *("COMMENT", "ENGINE", "MAX_ROWS", "MIN_ROWS", "TABLESPACE", "NODEGROUP"),
+    *("STORAGE ENGINE", "PLACEMENT POLICY", "DATA DIRECTORY", "INDEX DIRECTORY"),
+)
 
 
 def _options(tokens: Tokens) -> None:
-    while tokens.skip(*_OPTIONS, *_LONG_OPTIONS):
+    while tokens.skip(*_OPTIONS):
         tokens.value("an option of a partition", WORD, NAME, STRING, NUMBER)
     if tokens.at("("):
         raise tokens.unreadable("subpartitions are not known")

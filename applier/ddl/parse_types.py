@@ -55,9 +55,6 @@ class TypeText:
     Attributes:
         word: The type's first word, in capitals.
         name: TiDB's name of it.
-        numbers: Numbers in parentheses.
-        members: Members of an enum or set.
-        unsigned: UNSIGNED or ZEROFILL.
         charset: Charset in lower case, from CHARACTER SET or the collation; "" where the column names none.
     """
 

@@ -9,23 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Container, Sequence
 
 from applier.changefeed.table import TableName, TableVersion, fold
-from applier.ddl.actions import (
-    Action,
-    AddIndex,
-    AlterDatabase,
-    CreateDatabase,
-    CreateTable,
-    CreateView,
-    DropDatabase,
-    DropIndex,
-    DropTable,
-    DropView,
-    NoRows,
-    RecoverTable,
-    RenameTable,
-    TruncateTable,
-    on,
-)
+from applier.ddl import actions as ddl
 from applier.ddl.alter_table import named_indexes
 from applier.ddl.parse_alter import read_alter
 from applier.ddl.parse_columns import TABLE_CHARSET, Elements, read_elements, read_index
@@ -64,7 +48,7 @@ def parse(
     after: TableName | None = None,
     passed: Container[str] = (),
     known: Known = nothing_known,
-) -> tuple[Action, ...]:
+) -> tuple[ddl.Action, ...]:
     """Actions of a DDL text, in the order in which they take effect.
 
     Args:
@@ -94,10 +78,10 @@ def _cut(text: str, length: int) -> str:
     return text if len(text) <= length else f"{text[:length]}…"
 
 
-def _parse(sql: str, reader: Callable[[list[Token]], Tokens], passed: Container[str]) -> tuple[Action, ...]:
+def _parse(sql: str, reader: Callable[[list[Token]], Tokens], passed: Container[str]) -> tuple[ddl.Action, ...]:
     if "\\" not in sql:
         return _read(sql, reader, passed, printed=True)
-    readings: dict[bool, tuple[Action, ...]] = {}
+    readings: dict[bool, tuple[ddl.Action, ...]] = {}
     problem = Unreadable("the statement is empty")
     for printed in (False, True):
         try:
@@ -112,8 +96,8 @@ def _parse(sql: str, reader: Callable[[list[Token]], Tokens], passed: Container[
 
 def _read(
     sql: str, reader: Callable[[list[Token]], Tokens], passed: Container[str], *, printed: bool
-) -> tuple[Action, ...]:
-    actions: list[Action] = []
+) -> tuple[ddl.Action, ...]:
+    actions: list[ddl.Action] = []
     for statement in statements(sql, printed=printed):
         tokens = reader(statement)
         if tokens.next.kind == WORD and tokens.next.text.upper() in passed:
@@ -126,7 +110,7 @@ def _read(
     return tuple(actions)
 
 
-def _statement(tokens: Tokens) -> Sequence[Action]:
+def _statement(tokens: Tokens) -> Sequence[ddl.Action]:
     read = _STATEMENTS.get(tokens.next.text.upper()) if tokens.next.kind == WORD else None
     if read is None:
         raise tokens.unreadable("the statement is no DDL that TiCDC sends")
@@ -134,10 +118,10 @@ def _statement(tokens: Tokens) -> Sequence[Action]:
     return read(tokens)
 
 
-def _create(tokens: Tokens) -> Sequence[Action]:
+def _create(tokens: Tokens) -> Sequence[ddl.Action]:
     if tokens.skip("DATABASE", "SCHEMA"):
         tokens.if_exists()
-        return [CreateDatabase(_database(tokens, tokens.name()))]
+        return [ddl.CreateDatabase(_database(tokens, tokens.name()))]
     if tokens.skip("TABLE", "TEMPORARY TABLE", "GLOBAL TEMPORARY TABLE"):
         return [_create_table(tokens)]
     if tokens.skip("SEQUENCE"):
@@ -157,7 +141,7 @@ def _database(tokens: Tokens, name: str) -> str:
     return name
 
 
-def _create_table(tokens: Tokens) -> CreateTable:
+def _create_table(tokens: Tokens) -> ddl.CreateTable:
     tokens.if_exists()
     table = tokens.table()
     is_qualified = tokens.is_qualified
@@ -165,14 +149,14 @@ def _create_table(tokens: Tokens) -> CreateTable:
     if like is not None:
         is_apart = is_qualified and not tokens.is_qualified
         _on_commit(tokens)
-        return _apart(tokens, table, like) if is_apart else CreateTable(table, like=like)
+        return _apart(tokens, table, like) if is_apart else ddl.CreateTable(table, like=like)
     elements = read_elements(tokens)
     options = read_options(tokens, commas=True)
     partitioning = read_partitioning(tokens) if tokens.skip("PARTITION BY") else None
     if tokens.skip("SPLIT"):  # Boundaries of regions, which do not affect rows.
         tokens.until("ON COMMIT")
     _on_commit(tokens)
-    return CreateTable(table, _version(table, elements, options.charset or TABLE_CHARSET), None, partitioning)
+    return ddl.CreateTable(table, _version(table, elements, options.charset or TABLE_CHARSET), None, partitioning)
 
 
 def _like(tokens: Tokens) -> TableName | None:
@@ -183,12 +167,12 @@ def _like(tokens: Tokens) -> TableName | None:
     return like
 
 
-def _apart(tokens: Tokens, table: TableName, like: TableName) -> CreateTable:
+def _apart(tokens: Tokens, table: TableName, like: TableName) -> ddl.CreateTable:
     """CREATE TABLE … LIKE a table whose database the text leaves open: not needed if the message has columns."""
     if tokens.after is not None and fold(tokens.after.table) == fold(table.table):
-        return CreateTable(table)
+        return ddl.CreateTable(table)
     among = tuple(name for name in tokens.known(like.table) if name != table)
-    return CreateTable(table, like=among[0] if among else tokens.elsewhere(like), among=among)
+    return ddl.CreateTable(table, like=among[0] if among else tokens.elsewhere(like), among=among)
 
 
 def _on_commit(tokens: Tokens) -> None:
@@ -205,7 +189,7 @@ def _version(table: TableName, elements: Elements, charset: str) -> TableVersion
     return named_indexes(TableVersion(table, 0, columns), elements.indexes)
 
 
-def _create_index(tokens: Tokens) -> Action:
+def _create_index(tokens: Tokens) -> ddl.Action:
     unique = bool(tokens.skip("UNIQUE"))
     tokens.skip("FULLTEXT", "SPATIAL", "VECTOR", "COLUMNAR", "HYBRID")
     tokens.expect("INDEX")
@@ -219,7 +203,7 @@ def _create_index(tokens: Tokens) -> Action:
     if tokens.skip("PARAMETER"):
         tokens.value("a string", STRING)
     _online(tokens)
-    return AddIndex(table, index) if index else NoRows(table)
+    return ddl.AddIndex(table, index) if index else ddl.NoRows(table)
 
 
 def _online(tokens: Tokens) -> None:
@@ -228,36 +212,36 @@ def _online(tokens: Tokens) -> None:
         tokens.value("a value", WORD)
 
 
-def _create_view(tokens: Tokens) -> Action:
+def _create_view(tokens: Tokens) -> ddl.Action:
     """Algorithm, definer and security may stand before VIEW."""
     if tokens.at("OR REPLACE", "ALGORITHM", "DEFINER", "SQL SECURITY"):
         tokens.until("VIEW")
     tokens.expect("VIEW")
     view = tokens.table()
     tokens.until(";")
-    return CreateView(view)
+    return ddl.CreateView(view)
 
 
-def _drop(tokens: Tokens) -> Sequence[Action]:
+def _drop(tokens: Tokens) -> Sequence[ddl.Action]:
     if tokens.skip("DATABASE", "SCHEMA"):
         tokens.if_exists()
-        return [DropDatabase(tokens.name())]
+        return [ddl.DropDatabase(tokens.name())]
     if tokens.skip("INDEX"):
         tokens.if_exists()
         name = tokens.name()
         tokens.expect("ON")
         table = tokens.table()
         _online(tokens)
-        return [DropIndex(table, name)]
+        return [ddl.DropIndex(table, name)]
     if tokens.skip("VIEW"):
-        return [DropView(name) for name in _tables(tokens)]
+        return [ddl.DropView(name) for name in _tables(tokens)]
     if tokens.skip("SEQUENCE"):
-        return [NoRows(name) for name in _tables(tokens)]
+        return [ddl.NoRows(name) for name in _tables(tokens)]
     if tokens.skip("GLOBAL") or tokens.at("TEMPORARY"):
         tokens.expect("TEMPORARY")
     if not tokens.skip("TABLE", "TABLES"):
         raise tokens.unreadable("what is dropped is not known")
-    return [DropTable(name) for name in _tables(tokens)]
+    return [ddl.DropTable(name) for name in _tables(tokens)]
 
 
 def _tables(tokens: Tokens) -> list[TableName]:
@@ -267,11 +251,11 @@ def _tables(tokens: Tokens) -> list[TableName]:
     return names
 
 
-def _alter(tokens: Tokens) -> Sequence[Action]:
+def _alter(tokens: Tokens) -> Sequence[ddl.Action]:
     if tokens.skip("DATABASE", "SCHEMA"):
         named = tokens.next.kind == NAME or not tokens.at("DEFAULT", "CHARACTER", "CHARSET", "COLLATE", "PLACEMENT")
         # Simple does not say which database it is; its options do not concern the tables that are there.
-        return [AlterDatabase(_database(tokens, tokens.name() if named else tokens.database))]
+        return [ddl.AlterDatabase(_database(tokens, tokens.name() if named else tokens.database))]
     if tokens.skip("SEQUENCE"):
         return [_sequence(tokens)]
     tokens.skip("IGNORE")
@@ -279,56 +263,56 @@ def _alter(tokens: Tokens) -> Sequence[Action]:
     table = tokens.table()
     is_qualified = tokens.is_qualified
     actions = read_alter(tokens, table)
-    if isinstance(actions[-1], RenameTable) and tokens.is_qualified and not is_qualified:
+    if isinstance(actions[-1], ddl.RenameTable) and tokens.is_qualified and not is_qualified:
         table = tokens.elsewhere(table)
-        return [on(action, table) for action in actions]
+        return [ddl.on(action, table) for action in actions]
     return actions
 
 
-def _sequence(tokens: Tokens) -> NoRows:
+def _sequence(tokens: Tokens) -> ddl.NoRows:
     tokens.if_exists()
     name = tokens.table()
     tokens.until(";")
-    return NoRows(name)
+    return ddl.NoRows(name)
 
 
-def _truncate(tokens: Tokens) -> Sequence[Action]:
+def _truncate(tokens: Tokens) -> Sequence[ddl.Action]:
     tokens.skip("TABLE")
-    return [TruncateTable(tokens.table())]
+    return [ddl.TruncateTable(tokens.table())]
 
 
-def _rename(tokens: Tokens) -> Sequence[Action]:
+def _rename(tokens: Tokens) -> Sequence[ddl.Action]:
     if not tokens.skip("TABLE", "TABLES"):
         raise tokens.unreadable("what is renamed is not known")
     return tokens.listed(_pair)
 
 
-def _pair(tokens: Tokens) -> RenameTable:
+def _pair(tokens: Tokens) -> ddl.RenameTable:
     table = tokens.table()
     is_qualified = tokens.is_qualified
     tokens.expect("TO")
     to = tokens.table()
-    return RenameTable(tokens.elsewhere(table) if tokens.is_qualified and not is_qualified else table, to)
+    return ddl.RenameTable(tokens.elsewhere(table) if tokens.is_qualified and not is_qualified else table, to)
 
 
-def _recover(tokens: Tokens) -> Sequence[Action]:
+def _recover(tokens: Tokens) -> Sequence[ddl.Action]:
     tokens.expect("TABLE")
     if tokens.at("BY JOB"):
         raise tokens.unreadable("the number of a job does not show which table came back")
     table = tokens.table()
     if tokens.next.kind == NUMBER:
         tokens.take()
-    return [RecoverTable(table)]
+    return [ddl.RecoverTable(table)]
 
 
-def _flashback(tokens: Tokens) -> Sequence[Action]:
+def _flashback(tokens: Tokens) -> Sequence[ddl.Action]:
     if not tokens.skip("TABLE"):
         raise tokens.unreadable("rows of whole databases came back, and no message says which")
     table = tokens.table()
-    return [RecoverTable(table, tokens.table() if tokens.skip("TO") else None)]
+    return [ddl.RecoverTable(table, tokens.table() if tokens.skip("TO") else None)]
 
 
-_STATEMENTS: dict[str, Callable[[Tokens], Sequence[Action]]] = {
+_STATEMENTS: dict[str, Callable[[Tokens], Sequence[ddl.Action]]] = {
     "ALTER": _alter,
     "CREATE": _create,
     "DROP": _drop,

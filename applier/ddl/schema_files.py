@@ -7,8 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from urllib.parse import unquote
 
-from applier.changefeed.partitioning import Partitioning
-from applier.changefeed.table import TableName, TableVersion
+from applier.changefeed.table import Partitioning, TableName, TableVersion
 from applier.ddl.actions import CreateDatabase, CreateTable
 from applier.ddl.parser import parse
 from applier.ddl.schema_tracker import Tables

@@ -10,28 +10,8 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from applier.changefeed.event import SchemaChange
-from applier.changefeed.partitioning import Partitioning
-from applier.changefeed.table import ColumnType, TableName, TableVersion, fold
-from applier.ddl.actions import (
-    Action,
-    AddIndex,
-    AddPartitions,
-    AlterDatabase,
-    ColumnAction,
-    CreateDatabase,
-    CreateTable,
-    DropDatabase,
-    DropIndex,
-    DropPartitions,
-    DropTable,
-    IndexAction,
-    RecoverTable,
-    RenameTable,
-    ReorganizePartitions,
-    SetPartitioning,
-    TruncateTable,
-    touches,
-)
+from applier.changefeed.table import ColumnType, Partitioning, TableName, TableVersion, fold
+from applier.ddl import actions as ddl
 from applier.ddl.alter_table import apply
 from applier.errors import SchemaChangeRefused
 
@@ -71,8 +51,8 @@ class Tables:
 
     def spelt(self, name: TableName) -> TableName | None:
         """The name of a table as upstream, or None."""
-        entry = self._entries.get(name)
-        return entry.version.name if entry else None
+        version = self.get(name)
+        return version.name if version else None
 
     def items(self) -> list[tuple[TableName, TableVersion]]:
         """All tables with their names as upstream."""
@@ -115,7 +95,7 @@ class Tables:
         other._gone = dict(self._gone)
         return other
 
-    def move(self, change: SchemaChange, actions: Sequence[Action]) -> None:
+    def move(self, change: SchemaChange, actions: Sequence[ddl.Action]) -> None:
         """Move past actions of a DDL as upstream took them; without any, past the table that its message describes.
 
         A table that does not admit an action stays as it is; the code that applies the action refuses it.
@@ -123,63 +103,62 @@ class Tables:
         for action in actions:
             self._follow(action, change.commit_ts)
         after = change.after
-        if after is None or (actions and all(after.name not in touches(action) for action in actions)):
+        if after is None or (actions and all(after.name not in ddl.touches(action) for action in actions)):
             return
         # A table may be met first by what changes it, and rows behind that are read by what it left.
-        brings = CreateTable | RecoverTable | ColumnAction | IndexAction
+        brings = ddl.CreateTable | ddl.RecoverTable | ddl.ColumnAction | ddl.IndexAction
         if after.name in self or any(isinstance(action, brings) for action in actions):
             self.put(after.declared(self.get(after.name)))
 
-    def _follow(self, action: Action, new_version_id: int) -> None:
+    def _follow(self, action: ddl.Action, new_version_id: int) -> None:
         try:
             self.apply(action, new_version_id)
         except SchemaChangeRefused:
-            if isinstance(action, AddIndex) and action.index.primary:
+            if isinstance(action, ddl.AddIndex) and action.index.primary:
                 # The rows behind it have the new key.
-                self.apply(DropIndex(action.table, "primary"), new_version_id)
+                self.apply(ddl.DropIndex(action.table, "primary"), new_version_id)
                 self._follow(action, new_version_id)
 
-    def apply(self, action: Action, new_version_id: int) -> None:
+    def apply(self, action: ddl.Action, new_version_id: int) -> None:
         """Move past an action; a table that it creates or changes gets the version `new_version_id`.
 
         Raises:
             SchemaChangeRefused: As `apply` of one table.
         """
         match action:
-            case CreateTable():
+            case ddl.CreateTable():
                 self._create(action, new_version_id)
-            case DropTable():
+            case ddl.DropTable():
                 self._forget(action.table)
-            case DropDatabase():
+            case ddl.DropDatabase():
                 for name in self.of_database(action.database):
                     self._forget(name)
-            case TruncateTable():
+            case ddl.TruncateTable():
                 self._remember(action.table)
-            case RenameTable():
+            case ddl.RenameTable():
                 self._rename(action)
-            case RecoverTable():
+            case ddl.RecoverTable():
                 self._recover(action)
-            case CreateDatabase() | AlterDatabase():
+            case ddl.CreateDatabase() | ddl.AlterDatabase():
                 pass
             case _:
                 self._alter(action, action.table, new_version_id)
 
-    def _create(self, action: CreateTable, new_version_id: int) -> None:
+    def _create(self, action: ddl.CreateTable, new_version_id: int) -> None:
         self._entries.pop(action.table, None)
         version, partitioning = action.version, action.partitioning
-        source = self._source(action)
-        if source is not None:
+        if (source := self._source(action)) is not None:
             version = replace(source.version, name=action.table, table_id=None, schemas=(), proofs=())
             partitioning = source.partitioning
         if version is not None:
             self._entries[action.table] = _Entry(replace(version, version=new_version_id), partitioning)
 
-    def source(self, create: CreateTable) -> TableVersion | None:
+    def source(self, create: ddl.CreateTable) -> TableVersion | None:
         """The table that CREATE TABLE … LIKE takes its columns from; None where it is not known."""
         entry = self._source(create)
         return entry.version if entry else None
 
-    def _source(self, create: CreateTable) -> _Entry | None:
+    def _source(self, create: ddl.CreateTable) -> _Entry | None:
         if not create.among:
             return self._entries.get(create.like) if create.like else None
         # A table that the feed leaves out may be meant, so without rows one that is known is not proven either.
@@ -190,31 +169,29 @@ class Tables:
         return first if is_certain else None
 
     def _remember(self, name: TableName) -> None:
-        entry = self._entries.get(name)
-        if entry is not None:
+        if (entry := self._entries.get(name)) is not None:
             self._gone[name] = entry
 
     def _forget(self, name: TableName) -> None:
         self._remember(name)
         self._entries.pop(name, None)
 
-    def _rename(self, action: RenameTable) -> None:
+    def _rename(self, action: ddl.RenameTable) -> None:
         entry = self._entries.pop(action.table, None)
         # A table that is not known takes the name all the same: what had it before is stale.
         self._entries.pop(action.to, None)
         if entry is not None:
             self._entries[action.to] = _Entry(entry.version.renamed(action.to), entry.partitioning)
 
-    def _recover(self, action: RecoverTable) -> None:
+    def _recover(self, action: ddl.RecoverTable) -> None:
         entry = self._gone.pop(action.table, None)
         name = action.to or action.table
         if entry is not None:
             self._entries[name] = _Entry(entry.version.renamed(name), entry.partitioning)
 
-    def _alter(self, action: Action, name: TableName, new_version_id: int) -> None:
-        entry = self._entries.get(name)
-        version = apply(entry.version, action, new_version_id) if entry else None
-        if entry is not None and version is not None:
+    def _alter(self, action: ddl.Action, name: TableName, new_version_id: int) -> None:
+        if (entry := self._entries.get(name)) is not None:
+            version = apply(entry.version, action, new_version_id)
             self._entries[name] = _Entry(version, _partitioned(entry.partitioning, action))
 
 
@@ -238,27 +215,27 @@ def _is_alike(one: TableVersion, other: TableVersion) -> bool:
     return replace(one, name=other.name, version=other.version, table_id=other.table_id) == other
 
 
-def _partitioned(before: Partitioning | None, action: Action) -> Partitioning | None:
+def _partitioned(before: Partitioning | None, action: ddl.Action) -> Partitioning | None:
     """How a table is partitioned after an action; None where it is unknown."""
     match action:
-        case SetPartitioning():
+        case ddl.SetPartitioning():
             return action.partitioning
-        case AddPartitions() if before is not None:
+        case ddl.AddPartitions() if before is not None:
             # Those without a name are called by their place.
             named = [
                 partition if partition.name else replace(partition, name=f"p{place}")
                 for place, partition in enumerate(action.partitions, len(before.partitions))
             ]
             return replace(before, partitions=(*before.partitions, *named))
-        case DropPartitions() if before is not None:
+        case ddl.DropPartitions() if before is not None:
             dropped = {fold(name) for name in action.names}
             return replace(before, partitions=tuple(p for p in before.partitions if fold(p.name) not in dropped))
-        case ReorganizePartitions() if before is not None:
+        case ddl.ReorganizePartitions() if before is not None:
             return _reorganized(before, action)
     return before
 
 
-def _reorganized(before: Partitioning, action: ReorganizePartitions) -> Partitioning | None:
+def _reorganized(before: Partitioning, action: ddl.ReorganizePartitions) -> Partitioning | None:
     names = {fold(name) for name in action.names}
     place = next((at for at, partition in enumerate(before.partitions) if fold(partition.name) in names), None)
     if place is None:

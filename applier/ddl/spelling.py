@@ -6,17 +6,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 
 from applier.changefeed.table import TableName, fold
-from applier.ddl.actions import (
-    Action,
-    CreateTable,
-    ExchangePartition,
-    NoRows,
-    RecoverTable,
-    RenameTable,
-    effect,
-    on,
-    touches,
-)
+from applier.ddl import actions as ddl
 
 
 class Spelling:
@@ -59,27 +49,27 @@ class Spelling:
         found = self._dropped.get(fold(database)) or self.of_databases([database])
         return [self._new(TableName(to, name.table)) for name in found]
 
-    def spelt(self, action: Action) -> Action:
+    def spelt(self, action: ddl.Action) -> ddl.Action:
         """The action with the names of its tables as they are spelt; new names keep the letters of the text."""
         match action:
-            case CreateTable(version=version):
+            case ddl.CreateTable(version=version):
                 name = self._new(action.table)
                 like = None if action.like is None else self.of(action.like)
                 return replace(action, table=name, version=version and replace(version, name=name), like=like)
-            case RenameTable():
+            case ddl.RenameTable():
                 table, to = self.of(action.table), self._new(action.to)
                 # One that changes letters alone leaves the table where it is.
-                return NoRows(table) if table == to else RenameTable(table, to)
-            case RecoverTable():
-                return RecoverTable(self.of(action.table), None if action.to is None else self._new(action.to))
-            case ExchangePartition():
+                return ddl.NoRows(table) if table == to else ddl.RenameTable(table, to)
+            case ddl.RecoverTable():
+                return ddl.RecoverTable(self.of(action.table), None if action.to is None else self._new(action.to))
+            case ddl.ExchangePartition():
                 return replace(action, table=self.of(action.table), other=self.of(action.other))
-        named = touches(action)
-        return on(action, self.of(named[0])) if named else action
+        named = ddl.touches(action)
+        return ddl.on(action, self.of(named[0])) if named else action
 
-    def follow(self, action: Action) -> None:
+    def follow(self, action: ddl.Action) -> None:
         """Move past an action whose names are spelt."""
-        done = effect(action)
+        done = ddl.effect(action)
         if done.database:
             wanted = fold(done.database)
             self._dropped[wanted] = [name for name in self._tables.values() if name.folded[0] == wanted]

@@ -172,14 +172,7 @@ def _unquote(text: str, *, printed: bool) -> str:
 
 
 class Tokens:
-    """A statement that is read from left to right.
-
-    Args:
-        tokens: Its tokens.
-        database: Database of names that name none.
-        before: The table before the statement, where the message describes it.
-        after: The table after it, likewise.
-    """
+    """A statement that is read from left to right; what else it is read by, see `parse`."""
 
     def __init__(
         self,
@@ -351,12 +344,7 @@ class Tokens:
         return items
 
     def listed_in_group(self, read: Callable[[Tokens], T], unclear: str) -> list[T]:
-        """Take items separated by commas, in parentheses.
-
-        Args:
-            read: Takes one item.
-            unclear: Says what is wrong where an item goes on after `read`.
-        """
+        """As `listed`, in parentheses; `unclear` says what is wrong where an item goes on after `read`."""
         inner = self.inner(self.group())
         items = inner.listed(read)
         if not inner.done:

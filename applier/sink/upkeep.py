@@ -19,7 +19,7 @@ from applier.sink.iceberg.files import JavaStorage
 from applier.sink.iceberg.orphans import Neighbours
 from applier.sink.write import merge
 from applier.sink.write.file_index import FileIndex, read_index
-from applier.sink.write.rows import TARGET_BYTES
+from applier.sink.write.file_writer import TARGET_BYTES
 from applier.sink.write.table_writer import TableWriter
 
 Task = Literal["compact", "manifests", "expire", "orphans"]
@@ -102,9 +102,8 @@ def wear(files: FileIndex, target_bytes: int) -> Wear:
         if file.size < _SMALL * target_bytes:
             small[file.spec_id, *map(str, file.partition)] += 1
         for delete in file.deletes:
-            # One file may hold the vectors of many data files, and one position delete file the rows of many.
-            key = (delete.path, delete.json.get("content-offset"))
-            deletes[key] = delete.is_vector, int(delete.json["record-count"])
+            # One position delete file may hold the rows of many data files.
+            deletes[merge.identity(delete)] = delete.is_vector, int(delete.json["record-count"])
     return Wear(
         small_files=max(small.values(), default=0),
         delete_files=sum(not is_vector for is_vector, _ in deletes.values()),
@@ -132,7 +131,7 @@ class Upkeep:
     def is_worn(self) -> bool:
         """Whether a compaction pays, as far as the files of the head are known without asking."""
         known = self.writer.index
-        return known is not None and self._wear(known).needs_compaction(self.limits)
+        return known is not None and wear(known, self._target).needs_compaction(self.limits)
 
     @property
     def snapshots(self) -> int:
@@ -156,7 +155,7 @@ class Upkeep:
 
         def rewrite(stamp: Stamp, head: int) -> Counts:
             files = read_index(str(table), head, (), table.scan)
-            found = self._wear(files)
+            found = wear(files, self._target)
             if not found.needs_compaction(self.limits):
                 return {}
             if (change := self._merged(files)) is not None:
@@ -248,9 +247,6 @@ class Upkeep:
     @property
     def _target(self) -> int:
         return int(self.writer.table.setting("write.target-file-size-bytes") or TARGET_BYTES)
-
-    def _wear(self, files: FileIndex) -> Wear:
-        return wear(files, self._target)
 
     def _options(self, found: Wear) -> dict[str, str]:
         limits = self.limits

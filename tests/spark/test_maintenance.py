@@ -45,7 +45,7 @@ def writer_of(table: Table, *, is_far: bool) -> TableWriter:
     """A writer of a table; Iceberg's action compacts one whose files are so far away that only the JVM reaches them."""
     writer = TableWriter(table, "shop", 2)
     if is_far:
-        writer._staging.storage = JavaStorage(table.handle)
+        writer.storage = JavaStorage(table.handle)
     return writer
 
 

@@ -117,11 +117,11 @@ def test_storage_that_only_iceberg_reaches(
     feed = Feed(("long",))
     table = feed.create(lake, name, format_version=version)
     writer = TableWriter(table, "shop", 1)
-    writer._staging.storage = JavaStorage(table.handle)
+    writer.storage = JavaStorage(table.handle)
     monkeypatch.setattr(files, "_PIECE", 700)
 
     for step in range(1, 4):
-        writer._staging.index = None
+        writer._index = None
         SMALL.clear()
         apply(writer, feed.batch(), Stamp("shop", 1, step), exact=False)
 
@@ -167,9 +167,9 @@ def test_new_keys_are_not_looked_up(lake: Catalog, fresh_name: Name) -> None:
     feed = Feed(("long",))
     writer = TableWriter(feed.create(lake, fresh_name()), "shop", 1)
     apply(writer, feed.taken({(1,): (1, "", None), (9,): (1, "", None)}, set()), Stamp("shop", 1, 1), exact=True)
-    for path in writer._staging.index.files if writer._staging.index else ():
+    for path in writer._index.files if writer._index else ():
         Path(local_path(path)).unlink()
-    writer._staging._new_keys.credit = 0
+    writer._new_keys.credit = 0
 
     applied = apply(writer, feed.taken({(5,): (1, "", None)}, set()), Stamp("shop", 1, 2), exact=True)
 

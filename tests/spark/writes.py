@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
-from applier.changefeed.change_batch import Changes
+from applier.changefeed.change_batch import ChangeBatch, Changes
 from applier.sink.commit.stamp import Stamp
-from applier.sink.write.staging import CommitWork
-from applier.sink.write.table_writer import Applied, TableWriter
+from applier.sink.write.table_writer import Applied, CommitWork, TableWriter
 
 
 def apply(
@@ -20,10 +19,12 @@ def apply(
     is_complete: bool = False,
     lacking: Mapping[str, str] | None = None,
 ) -> Applied:
-    """Commit changes; arguments as of `TableWriter.attempts` and `CommitWork`."""
+    """Commit changes; arguments as of `TableWriter.plan` and `CommitWork`."""
+    key = batch.deletes.column_names if isinstance(batch, ChangeBatch) else None
     work = CommitWork(is_complete=is_complete, lacking=lacking or {})
-    for attempt in writer.attempts(work, stamp, batch.key, exact=exact):
-        with attempt as plan:
+    for attempt in writer.attempts(work, stamp):
+        with attempt:
+            plan = writer.plan(key, exact=exact, work=work)
             if not writer.take(work, plan.run(batch)):
                 writer.take(work, replace(plan, exact=False).run(batch))
     return writer.applied(work)

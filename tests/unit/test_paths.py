@@ -58,7 +58,7 @@ def test_few_calls_are_marked_as_indirect() -> None:
     indirect = {name: [call.function for call in calls(name) if call.is_indirect] for name in _PAGES}
 
     assert indirect == {
-        EVENT: ["__call__", "_planned", "_attempt"],
+        EVENT: ["__call__", "_attempt"],
         LOAD: ["_make", "__call__", "_attempt"],
         RESUME: [],
         TASKS: ["__call__", "__call__"],

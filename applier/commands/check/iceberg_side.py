@@ -22,7 +22,7 @@ from applier.sink.control.tables import TABLE_VERSIONS
 from applier.sink.evolve.plan import Evolution, plan
 from applier.sink.evolve.row_columns import absent_from, columns_of_new, supplied
 from applier.sink.format.types import Field, iceberg_type, type_text
-from applier.sink.write.rows import check_columns
+from applier.sink.write.file_writer import check_columns
 
 _DECIMAL = re.compile(r"decimal\((\d+),\s*(\d+)\)")
 _TYPES = {

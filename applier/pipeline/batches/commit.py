@@ -19,8 +19,7 @@ from applier.pipeline.tables.target_tables import TargetTables
 from applier.runtime import failpoints
 from applier.runtime.pulse import PULSE
 from applier.sink.commit.stamp import OFFSETS, Stamp
-from applier.sink.write.staging import CommitWork
-from applier.sink.write.table_writer import Applied, TableWriter
+from applier.sink.write.table_writer import Applied, CommitWork, TableWriter
 
 ABOUT_A_TABLE = (TableMismatch, ValueRefused, TableIncomplete, SchemaChangeRefused)
 """Errors of a commit that concern its table alone."""
@@ -118,8 +117,9 @@ def _committed(targets: TargetTables, item: Prepared, *, is_complete: bool) -> A
         return None
     lacking = {} if is_complete else table_records.doubted(targets, item.name, Reason(Why.NOT_FOUND))
     work = CommitWork(is_complete=is_complete, lacking=lacking)
-    for attempt in writer.attempts(work, item.stamp, item.key, exact=item.exact):
-        with attempt as plan:
+    for attempt in writer.attempts(work, item.stamp):
+        with attempt:
+            plan = writer.plan(item.key, exact=item.exact, work=work)
             if not writer.take(work, rows.staged(plan)):
                 writer.take(work, rows.staged(replace(plan, exact=False)))
     rows.let_go()

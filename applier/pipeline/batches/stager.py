@@ -99,7 +99,7 @@ class StagerHere:
     def rows(
         self, batch: Batch, fits: Sequence[Fit], merging: Merging, writer: TableWriter, *, exact: bool
     ) -> BatchRows:
-        """The rows of a batch, for the table of a writer; `exact` as of `TableWriter.attempts`."""
+        """The rows of a batch, for the table of a writer; `exact` as of `TableWriter.plan`."""
         del writer, exact
         return RowsHere(batch.parts, fits, merging, self.kept)
 

@@ -20,8 +20,7 @@ from applier.runtime.tasks.spark import map_in_tasks, reported
 from applier.sink.iceberg.files import DataFile, JavaStorage
 from applier.sink.iceberg.table import Table, storage_for
 from applier.sink.tidb_partitions.expression import Inexact
-from applier.sink.write.file_writer import FileWriter
-from applier.sink.write.rows import conform
+from applier.sink.write.file_writer import FileWriter, conform
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -8,9 +8,8 @@ from dataclasses import dataclass
 import msgspec
 
 from applier.changefeed.message import Count
-from applier.changefeed.partitioning import Partitioning
 from applier.changefeed.route import Route
-from applier.changefeed.table import TableName, TableVersion
+from applier.changefeed.table import Partitioning, TableName, TableVersion
 from applier.config import own_namespaces
 from applier.sink.iceberg.catalog import Catalog
 from applier.sink.iceberg.table import Table

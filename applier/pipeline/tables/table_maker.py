@@ -18,7 +18,7 @@ from applier.sink.format.layout import fitted
 from applier.sink.format.types import iceberg_type
 from applier.sink.iceberg.table import Table
 from applier.sink.upkeep import properties_of_new
-from applier.sink.write.rows import check_columns
+from applier.sink.write.file_writer import check_columns
 from applier.sink.write.table_writer import TableWriter
 
 _EMPTY = "Empty it with TRUNCATE TABLE in your engine, or drop it, then start `applier run -c FILE` again."

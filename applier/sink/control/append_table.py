@@ -17,9 +17,8 @@ from applier.sink.iceberg.commit import Change
 from applier.sink.iceberg.maintenance import data_files, expire
 from applier.sink.iceberg.table import Table, storage_for
 from applier.sink.write.file_index import read_index
-from applier.sink.write.file_writer import FileWriter
+from applier.sink.write.file_writer import FileWriter, conform
 from applier.sink.write.parquet import ParquetSource
-from applier.sink.write.rows import conform
 
 FOLD_FILES = 100
 """Data files from which on an append writes one file in place of all: a plan has to open a manifest for each."""

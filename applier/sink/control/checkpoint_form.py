@@ -17,9 +17,8 @@ import msgspec
 from applier.changefeed.checkpoint import Checkpoint, RequestOutcome, Tracked
 from applier.changefeed.completeness import Completeness, Reason
 from applier.changefeed.message import Count, TopicPartition
-from applier.changefeed.partitioning import Partition
 from applier.changefeed.position import FeedPosition
-from applier.changefeed.table import TableName
+from applier.changefeed.table import Partition, TableName
 from applier.errors import TerminalError
 from applier.sink.control.tables import other_form
 from applier.wording import WAY_FROM_DAMAGE

@@ -3,21 +3,24 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
+from applier.config.table_layout import PartitionField, SortField
 from applier.errors import RELOAD, SchemaChangeRefused, TableMismatch, TransientError
 from applier.runtime import failpoints, terminal
 from applier.runtime.logs import logger
 from applier.sink.commit.committer import Committer
 from applier.sink.commit.foreign_commits import own_columns
 from applier.sink.commit.stamp import Stamp
+from applier.sink.evolve.casts.cast import CastRefused
 from applier.sink.evolve.plan import Evolution, Refusal
 from applier.sink.evolve.resolve import Resolution, TableBefore, resolve
-from applier.sink.evolve.revision import Revision
-from applier.sink.evolve.rewrite import CastRefused, LiveRows, rewrite
+from applier.sink.evolve.rewrite import LiveRows, rewrite
 from applier.sink.iceberg.commit import Change
 from applier.sink.iceberg.java import JavaError, translated
-from applier.sink.iceberg.layout import partition_of
+from applier.sink.iceberg.layout import partition_of, replace_order, update_spec
 from applier.sink.iceberg.table import Table
 
 _REFUSED = frozenset({"ValidationException", "IllegalArgumentException", "UnsupportedOperationException"})
@@ -92,22 +95,15 @@ def _before(table: Table) -> TableBefore:
 
 
 def _stage(table: Table, what: Resolution, live: LiveRows, stamp: Stamp) -> Change:
-    revision = Revision(table)
-    if revision.pending.schema.id != table.schema.id:
+    with translated(f"Cannot begin a transaction on table {table}"):
+        transaction = table.handle.newTransaction()
+    if _pending(table, transaction).schema.id != table.schema.id:
         raise TransientError(f"The columns of table {table} have changed while a change of them was planned")
     with translated(f"Cannot change the columns of table {table}"):
-        revision.partition(what.unpartitioned, ())
-        if what.sort is not None:
-            revision.sort(())
-        for steps in filter(None, what.updates):
-            revision.update(steps)
-        if what.sort:
-            revision.sort(what.sort)
-        revision.partition((), what.repartitioned)
-    rows = []
+        _prepare(table, transaction, what)
+    rows, pending = [], _pending(table, transaction)
     if what.rewrites:
         logger().info("rewriting table", table=str(table), rows=live.count)
-        pending = revision.pending
         with terminal.progress(f"rewriting {table}", "rows") as bar:
             rows = rewrite(live, what.sources(pending.schema), pending, lambda done: bar(done, live.count))
     return Change(
@@ -115,9 +111,43 @@ def _stage(table: Table, what: Resolution, live: LiveRows, stamp: Stamp) -> Chan
         truncate=what.truncates,
         replace=what.rewrites,
         summary=stamp.entries(),
-        properties={**stamp.entries(), **what.properties, **own_columns(table, revision.pending)},
-        begun=revision.transaction,
+        properties={**stamp.entries(), **what.properties, **own_columns(table, pending)},
+        begun=transaction,
     )
+
+
+def _pending(table: Table, transaction: Any) -> Table:
+    """The table as it will be: new files are described and placed by it. It must not be committed to."""
+    return Table(table.java, transaction.table(), table.identifier)
+
+
+def _prepare(table: Table, transaction: Any, what: Resolution) -> None:
+    """Put the updates into a transaction: in each, names are those before it, save that added fields go by their own.
+
+    `SetKey` makes its columns required; that the rows keep to it is the promise of the resolution.
+    """
+    _partition(table, transaction, what.unpartitioned, ())
+    if what.sort is not None:
+        _sort(table, transaction, ())
+    for steps in filter(None, what.updates):
+        update = transaction.updateSchema().allowIncompatibleChanges()
+        for step in steps:
+            step.update(update, table.java)
+        update.commit()
+    if what.sort:
+        _sort(table, transaction, what.sort)
+    _partition(table, transaction, (), what.repartitioned)
+
+
+def _sort(table: Table, transaction: Any, fields: Sequence[SortField]) -> None:
+    with translated(f"Cannot change the sort order of table {table}"):
+        replace_order(table, transaction, fields)
+
+
+def _partition(table: Table, transaction: Any, removed: Sequence[str], added: Sequence[PartitionField]) -> None:
+    if removed or added:
+        with translated(f"Cannot change the partitions of table {table}"):
+            update_spec(table, transaction, removed, added)
 
 
 def _refused(table: Table, refusal: Refusal) -> SchemaChangeRefused:

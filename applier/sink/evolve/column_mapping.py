@@ -15,15 +15,11 @@ class ColumnMapping:
     """Which column became which. TiDB compares names without regard to case.
 
     Attributes:
-        before: The table before.
         pairs: Each column after, in order, with what it was before; None for a new one.
-        dropped: Columns that are gone.
         unexplained_added: Names of new columns that no action adds.
         unexplained_dropped: Names of columns that are gone although no action drops them.
-        actions: The actions on columns.
     """
 
-    before: TableVersion
     pairs: tuple[tuple[Column | None, Column], ...]
     dropped: tuple[Column, ...]
     unexplained_added: tuple[str, ...]
@@ -46,7 +42,8 @@ def lineage(before: TableVersion, after: TableVersion, actions: Sequence[Action]
     moved = {old for new, old in sources.items() if new != old}
     taken = dropped | moved
     # ADD COLUMN IF NOT EXISTS names a column that stays what it is.
-    added = {key for key in _added(actions) if key not in known or key in taken}
+    named = {fold(action.column.name) for action in actions if isinstance(action, ddl.AddColumn)}
+    added = {key for key in named if key not in known or key in taken}
 
     def source(column: Column) -> Column | None:
         key = fold(column.name)
@@ -58,7 +55,6 @@ def lineage(before: TableVersion, after: TableVersion, actions: Sequence[Action]
     kept = {old.name for old, _ in pairs if old is not None}
     gone = tuple(column for column in before.columns if column.name not in kept)
     return ColumnMapping(
-        before=before,
         pairs=pairs,
         dropped=gone,
         unexplained_added=tuple(new.name for old, new in pairs if old is None and fold(new.name) not in added),
@@ -88,10 +84,6 @@ def _renames(actions: Iterable[Action]) -> Iterator[tuple[str, str]]:
                 yield fold(to), fold(name)
             case ddl.ModifyColumn(name=name, column=column):
                 yield fold(column.name), fold(name)
-
-
-def _added(actions: Iterable[Action]) -> set[str]:
-    return {fold(action.column.name) for action in actions if isinstance(action, ddl.AddColumn)}
 
 
 def _longest_rising(numbers: Sequence[int]) -> list[int]:

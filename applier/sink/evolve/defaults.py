@@ -65,6 +65,15 @@ def existing_value(column: Column, arrow: pa.DataType, rules: TypeRules, path: s
         raise DefaultUnknown(reason) from None
 
 
+def filled(column: Column, arrow: pa.DataType, rules: TypeRules, path: str) -> tuple[pa.Scalar[Any], str | None]:
+    """That value, or NULL where it is not known; and why the column must not be filled so, if the rules refuse it."""
+    try:
+        return existing_value(column, arrow, rules, path), None
+    except DefaultUnknown as error:
+        doubt = f"The value of the new column {column.name} in existing rows is not known: {error}."
+        return pa.scalar(None, arrow), None if rules.unknown_default == "null" else doubt
+
+
 def zero_text(column: Column) -> str:
     """The zero value of a type, as text of a default (`table.GetZeroValue`)."""
     kind = column.type

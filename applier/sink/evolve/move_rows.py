@@ -15,8 +15,8 @@ from applier.changefeed.table import fold
 from applier.errors import RELOAD, SchemaChangeRefused
 from applier.sink.commit.committer import Committer
 from applier.sink.commit.stamp import Stamp
-from applier.sink.evolve.rewrite import Column, LiveRows, write_anew
-from applier.sink.format.types import Field, TableSchema
+from applier.sink.evolve.rewrite import LiveRows, write_anew
+from applier.sink.format.types import Chunks, Field, TableSchema
 from applier.sink.iceberg.commit import Change
 from applier.sink.iceberg.files import DataFile
 from applier.sink.iceberg.snapshot import Snapshot
@@ -69,7 +69,7 @@ def stage_rows(
     return write_anew(live, fields, partial(_columns, chosen), target)
 
 
-def _columns(chosen: Chosen | None, rows: pa.Table) -> Sequence[Column]:
+def _columns(chosen: Chosen | None, rows: pa.Table) -> Sequence[Chunks]:
     return (rows if chosen is None else rows.filter(chosen(rows))).columns
 
 

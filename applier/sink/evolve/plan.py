@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import pyarrow as pa
 
@@ -17,25 +18,12 @@ from applier.changefeed.types import TypeRules, column_arrow_type
 from applier.ddl import actions as ddl
 from applier.ddl.actions import Action
 from applier.errors import RELOAD, SchemaChangeRefused
+from applier.sink.evolve import steps as evolve
 from applier.sink.evolve.casts import cast as casts
 from applier.sink.evolve.casts.cast import family, is_lossless
 from applier.sink.evolve.column_mapping import ColumnMapping, lineage, moves
-from applier.sink.evolve.defaults import UNKNOWN_DEFAULT_HINT, DefaultUnknown, existing_value
+from applier.sink.evolve.defaults import UNKNOWN_DEFAULT_HINT, filled
 from applier.sink.evolve.row_columns import VIRTUAL, absent_from
-from applier.sink.evolve.steps import (
-    AddField,
-    ConvertField,
-    DescribeField,
-    DescribeTable,
-    DropField,
-    EvolutionStep,
-    MoveField,
-    PromoteField,
-    RelaxField,
-    RenameField,
-    SetKey,
-    Truncate,
-)
 from applier.sink.format.types import TableSchema, is_promotion
 
 
@@ -57,7 +45,7 @@ class Evolution:
         refused: A reason that always counts.
     """
 
-    steps: tuple[EvolutionStep, ...] = ()
+    steps: tuple[evolve.EvolutionStep, ...] = ()
     only_empty: tuple[Refusal, ...] = ()
     refused: Refusal | None = None
 
@@ -121,13 +109,13 @@ def _without(version: TableVersion, names: Collection[str]) -> TableVersion:
 def _plan(before: TableVersion, after: TableVersion, actions: Sequence[Action], rules: TypeRules) -> Evolution:
     found = lineage(before, after, actions)
     columns = [_Change(before, after, old, new, found.written(new), rules) for old, new in found.pairs]
-    steps: list[EvolutionStep] = [DropField(column.name) for column in found.dropped]
-    steps += [RenameField(old.name, new.name) for old, new in found.pairs if old and old.name != new.name]
+    steps: list[evolve.EvolutionStep] = [evolve.DropField(column.name) for column in found.dropped]
+    steps += [evolve.RenameField(old.name, new.name) for old, new in found.pairs if old and old.name != new.name]
     steps += [step for column in columns for step in column.steps()]
-    steps += _moves(found, after)
+    steps += _moves(found, before, after)
     steps += _key(found, before, after)
-    steps += [DescribeTable(action.comment) for action in actions if isinstance(action, ddl.SetComment)]
-    steps += [Truncate() for action in actions if isinstance(action, ddl.TruncateTable)]
+    steps += [evolve.DescribeTable(action.comment) for action in actions if isinstance(action, ddl.SetComment)]
+    steps += [evolve.Truncate() for action in actions if isinstance(action, ddl.TruncateTable)]
     doubts = [refusal for column in columns for refusal in column.doubts()]
     return Evolution(tuple(steps), (*doubts, *_row_doubts(actions), *_identity_doubts(found)), _refused(actions))
 
@@ -146,34 +134,30 @@ class _Change:
     written: Column | None
     rules: TypeRules
 
-    def steps(self) -> Iterator[EvolutionStep]:
+    def steps(self) -> Iterator[evolve.EvolutionStep]:
         """Steps for this column."""
         if self.old is None:
-            yield AddField(self.new.name, self._arrow(self.after, self.new), self._existing(), self._comment())
+            yield evolve.AddField(self.new.name, self._arrow(self.after, self.new), self._filled()[0], self._comment())
             return
         if self.new.nullable and not self.old.nullable:
-            yield RelaxField(self.new.name)
+            yield evolve.RelaxField(self.new.name)
         if (retyped := self._retyped(self.old)) is not None:
             yield retyped
         if self._comment() != self.old.comment:
-            yield DescribeField(self.new.name, self._comment())
+            yield evolve.DescribeField(self.new.name, self._comment())
 
     def doubts(self) -> Iterator[Refusal]:
         """What cannot be done exactly if there are rows."""
         if self.old is None:
-            try:
-                existing_value(self._full(), self._arrow(self.after, self.new), self.rules, self._path(self.after))
-            except DefaultUnknown as error:
-                if self.rules.unknown_default == "stop":
-                    what = f"The value of the new column {self.new.name} in existing rows is not known: {error}."
-                    yield Refusal(what, UNKNOWN_DEFAULT_HINT)
+            if (doubt := self._filled()[1]) is not None:
+                yield Refusal(doubt, UNKNOWN_DEFAULT_HINT)
             return
         if self._is_reread(self.old):
             names = f"{self.new.name} was read as {self.old.type.name}, and this statement shows it as"
             yield Refusal(f"Column {names} {self.new.type.name} without changing it: the rows so far hold other text.")
             return
         step = self._retyped(self.old)
-        if isinstance(step, ConvertField) and (reason := casts.refusal(step)) is not None:
+        if isinstance(step, evolve.ConvertField) and (reason := casts.refusal(step)) is not None:
             what = f"Column {self.new.name} changes from {self.old.type.name} to {self.new.type.name}: {reason}."
             yield Refusal(what)
 
@@ -181,7 +165,7 @@ class _Change:
         """Whether a column that no statement changes turns out to hold bytes, which its rows so far wrote as text."""
         return self.written is None and (family(column.type.name), family(self.new.type.name)) == ("text", "bytes")
 
-    def _retyped(self, column: Column) -> EvolutionStep | None:
+    def _retyped(self, column: Column) -> evolve.EvolutionStep | None:
         shown = self.new.type.completed(self.written.type) if self.written else self.new.type
         old, new = column.type, shown.completed(column.type)
         if old == new or (self.written is None and self._is_learnt(old, new)):
@@ -191,8 +175,8 @@ class _Change:
             if arrows[0] == arrows[1]:
                 return None
             if is_promotion(*arrows):
-                return PromoteField(self.new.name, arrows[1])
-        return ConvertField(self.new.name, old, new, *arrows, holds_null=column.nullable)
+                return evolve.PromoteField(self.new.name, arrows[1])
+        return evolve.ConvertField(self.new.name, old, new, *arrows, holds_null=column.nullable)
 
     def _is_learnt(self, old: ColumnType, new: ColumnType) -> bool:
         """Whether only the digits of the seconds were not known before: every value has them, save where it is text."""
@@ -200,12 +184,9 @@ class _Change:
         same = replace(old, length=new.length, scale=new.scale) == new
         return same and old.name in casts.SECONDS and old.scale is None and not is_text
 
-    def _existing(self) -> pa.Scalar:  # type: ignore[type-arg]
-        arrow = self._arrow(self.after, self.new)
-        try:
-            return existing_value(self._full(), arrow, self.rules, self._path(self.after))
-        except DefaultUnknown:
-            return pa.scalar(None, arrow)
+    def _filled(self) -> tuple[pa.Scalar[Any], str | None]:
+        path = f"{self.after.name}.{self.new.name}"
+        return filled(self._full(), self._arrow(self.after, self.new), self.rules, path)
 
     def _full(self) -> Column:
         """The column with what only the statement shows: if it is generated, all of its type, if it has a default.
@@ -229,22 +210,19 @@ class _Change:
     def _arrow(self, version: TableVersion, column: Column) -> pa.DataType:
         return column_arrow_type(version.name, column, self.rules)
 
-    def _path(self, version: TableVersion) -> str:
-        return f"{version.name}.{self.new.name}"
 
-
-def _moves(found: ColumnMapping, after: TableVersion) -> list[EvolutionStep]:
+def _moves(found: ColumnMapping, before: TableVersion, after: TableVersion) -> list[evolve.EvolutionStep]:
     """Moves into the order of `after`; new fields are behind the others until then."""
     order = {id(column): new.name for column, new in found.pairs if column}
-    kept = [order[id(column)] for column in found.before.columns if id(column) in order]
+    kept = [order[id(column)] for column in before.columns if id(column) in order]
     added = [new.name for old, new in found.pairs if old is None]
-    return [MoveField(name, behind) for name, behind in moves([*kept, *added], [c.name for c in after.columns])]
+    return [evolve.MoveField(name, behind) for name, behind in moves([*kept, *added], [c.name for c in after.columns])]
 
 
-def _key(found: ColumnMapping, before: TableVersion, after: TableVersion) -> list[EvolutionStep]:
+def _key(found: ColumnMapping, before: TableVersion, after: TableVersion) -> list[evolve.EvolutionStep]:
     names = {old.name: new.name for old, new in found.pairs if old}
     kept = [names.get(name) for name in before.key]
-    return [SetKey(after.key)] if set(kept) != set(after.key) else []
+    return [evolve.SetKey(after.key)] if set(kept) != set(after.key) else []
 
 
 def _row_doubts(actions: Sequence[Action]) -> Iterator[Refusal]:

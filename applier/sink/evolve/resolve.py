@@ -14,21 +14,8 @@ import pyarrow as pa
 
 from applier.config.table_layout import PartitionField, SortField
 from applier.errors import TableMismatch
+from applier.sink.evolve import steps as evolve
 from applier.sink.evolve.rewrite import LiveRows, ValueSource
-from applier.sink.evolve.steps import (
-    AddField,
-    ConvertField,
-    DescribeField,
-    DescribeTable,
-    DropField,
-    EvolutionStep,
-    MoveField,
-    PromoteField,
-    RelaxField,
-    RenameField,
-    SetKey,
-    Truncate,
-)
 from applier.sink.format.layout import takes
 from applier.sink.format.types import Field, TableSchema, is_promotion
 
@@ -36,7 +23,7 @@ KEY = "applier.key"
 """Property: the columns that identify a row, as a JSON list. Iceberg's identifier fields say the same where they can:
 they may be neither float nor double, and hold no NULL."""
 
-_S = TypeVar("_S", bound=EvolutionStep)
+_S = TypeVar("_S", bound=evolve.EvolutionStep)
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +63,7 @@ class Resolution:
         constants: Values of new fields in existing rows, by name.
     """
 
-    updates: tuple[tuple[EvolutionStep, ...], ...]
+    updates: tuple[tuple[evolve.EvolutionStep, ...], ...]
     sort: tuple[SortField, ...] | None
     unpartitioned: tuple[str, ...]
     repartitioned: tuple[PartitionField, ...]
@@ -84,7 +71,7 @@ class Resolution:
     rewrites: bool
     properties: Mapping[str, str]
     kept: Mapping[int, Field]
-    casts: Mapping[str, tuple[Field, ConvertField]]
+    casts: Mapping[str, tuple[Field, evolve.ConvertField]]
     constants: Mapping[str, pa.Scalar]  # type: ignore[type-arg]
 
     def sources(self, after: TableSchema) -> list[ValueSource]:
@@ -99,7 +86,7 @@ class Resolution:
         return ValueSource(new, constant=self.constants[new.name])
 
 
-def resolve(table: TableBefore, steps: Sequence[EvolutionStep], rows: LiveRows) -> Resolution:
+def resolve(table: TableBefore, steps: Sequence[evolve.EvolutionStep], rows: LiveRows) -> Resolution:
     """Resolve the steps of an evolution against a table.
 
     Raises:
@@ -110,26 +97,26 @@ def resolve(table: TableBefore, steps: Sequence[EvolutionStep], rows: LiveRows) 
 
 
 class _Resolver:
-    def __init__(self, table: TableBefore, steps: Sequence[EvolutionStep], rows: LiveRows) -> None:
+    def __init__(self, table: TableBefore, steps: Sequence[evolve.EvolutionStep], rows: LiveRows) -> None:
         self._table = table
         self._steps = steps
         self._rows = rows
-        self._renamed = {step.to: step.name for step in self._of(RenameField)}
+        self._renamed = {step.to: step.name for step in self._of(evolve.RenameField)}
         self._after = {old: new for new, old in self._renamed.items()}
-        self._dropped = {step.name: step for step in self._of(DropField)}
-        self._truncates = bool(self._of(Truncate))
-        converted = self._of(ConvertField)
+        self._dropped = {step.name: step for step in self._of(evolve.DropField)}
+        self._truncates = bool(self._of(evolve.Truncate))
+        converted = self._of(evolve.ConvertField)
         self._remade = {step.name: step for step in converted if self._truncates or not self._stays(step)}
         self._gone = {*self._dropped, *(self._before(name).name for name in self._remade)}
 
     def resolution(self) -> Resolution:
         identity = self._identity()
-        is_filled = any(step.rewrite(self._table.format_version) for step in self._of(AddField))
+        is_filled = any(step.rewrite(self._table.format_version) for step in self._of(evolve.AddField))
         return Resolution(
             updates=(
-                (*(() if identity is None else [SetKey(())]), *self._drops_and_renames()),
+                (*(() if identity is None else [evolve.SetKey(())]), *self._drops_and_renames()),
                 (*self._field_changes(), *self._moves()),
-                (SetKey(identity),) if identity else (),
+                (evolve.SetKey(identity),) if identity else (),
             ),
             sort=self._sort(),
             unpartitioned=tuple(name for name, part in self._table.partition.items() if part.column in self._gone),
@@ -141,7 +128,7 @@ class _Resolver:
             properties=self._properties(),
             kept={old.id: old for old in self._table.schema.fields},
             casts={name: (self._before(name), step) for name, step in self._remade.items()},
-            constants={step.name: step.default for step in self._of(AddField)},
+            constants={step.name: step.default for step in self._of(evolve.AddField)},
         )
 
     def _of(self, kind: type[_S]) -> list[_S]:
@@ -156,7 +143,7 @@ class _Resolver:
             raise TableMismatch(what, f"Add it, or load the table anew. Columns are: {known}.")
         return found
 
-    def _stays(self, step: ConvertField) -> bool:
+    def _stays(self, step: evolve.ConvertField) -> bool:
         """Whether a field can stay: its type needs no new field, and no row gets another value."""
         old = self._before(step.name)
         if old.arrow != step.old_arrow:
@@ -166,36 +153,39 @@ class _Resolver:
             return False
         return not self._rows.count or not self._rows.are_changed(old, step)
 
-    def _drops_and_renames(self) -> list[EvolutionStep]:
+    def _drops_and_renames(self) -> list[evolve.EvolutionStep]:
         for name in self._renamed:
             self._before(name)
         drops = [step for step in self._dropped.values() if self._table.schema.field(step.name) is not None]
-        return [*drops, *self._of(RenameField)]
+        return [*drops, *self._of(evolve.RenameField)]
 
-    def _field_changes(self) -> list[EvolutionStep]:
-        changes: list[EvolutionStep] = []
+    def _field_changes(self) -> list[evolve.EvolutionStep]:
+        changes: list[evolve.EvolutionStep] = []
         for step in self._steps:
             match step:
-                case AddField():
+                case evolve.AddField():
                     keeps = step.keeps_default(self._table.format_version)
                     changes.append(step if keeps else replace(step, default=pa.scalar(None, step.type)))
-                case ConvertField(name=name, new_arrow=kind) if name in self._remade:
-                    changes += [DropField(name), AddField(name, kind, pa.scalar(None, kind), self._doc(name))]
-                case PromoteField(name=name, type=kind) | ConvertField(name=name, new_arrow=kind):
-                    changes += [PromoteField(name, kind)] if self._before(name).arrow != kind else []
-                case RelaxField(name=name):
+                case evolve.ConvertField(name=name, new_arrow=kind) if name in self._remade:
+                    changes += [
+                        evolve.DropField(name),
+                        evolve.AddField(name, kind, pa.scalar(None, kind), self._doc(name)),
+                    ]
+                case evolve.PromoteField(name=name, type=kind) | evolve.ConvertField(name=name, new_arrow=kind):
+                    changes += [evolve.PromoteField(name, kind)] if self._before(name).arrow != kind else []
+                case evolve.RelaxField(name=name):
                     changes += [step] if self._before(name).required else []
-                case DescribeField(name=name):
+                case evolve.DescribeField(name=name):
                     changes += [step] if name not in self._remade else []
         return changes
 
-    def _moves(self) -> list[EvolutionStep]:
+    def _moves(self) -> list[evolve.EvolutionStep]:
         names = [column.name for column in self._table.schema.fields if column.name not in self._dropped]
         order = [self._after.get(name, name) for name in names]
         # A field that is made anew comes last; it goes back behind the one that it was behind.
         places = sorted(map(order.index, self._remade))
-        back = [MoveField(order[place], order[place - 1] if place else None) for place in places]
-        return [*back, *self._of(MoveField)]
+        back = [evolve.MoveField(order[place], order[place - 1] if place else None) for place in places]
+        return [*back, *self._of(evolve.MoveField)]
 
     def _sort(self) -> tuple[SortField, ...] | None:
         if self._gone.isdisjoint(part.column for part in self._table.sort):
@@ -218,26 +208,26 @@ class _Resolver:
 
     def _identity(self) -> tuple[str, ...] | None:
         """Identifier fields of after; None where they stay what they are."""
-        for step in self._of(SetKey):
+        for step in self._of(evolve.SetKey):
             return step.columns if all(self._can_identify(name) for name in step.columns) else ()
         names = tuple(self._after.get(name, name) for name in self._table.schema.identifier)
         return None if self._remade.keys().isdisjoint(names) else names
 
     def _can_identify(self, name: str) -> bool:
         """Whether a field may be required: it holds no NULL, in the files or at least in the living rows."""
-        added = {step.name: step for step in self._of(AddField)}
+        added = {step.name: step for step in self._of(evolve.AddField)}
         if name in added:
             return added[name].default.is_valid or not self._rows.count
         old = self._before(name)
-        types = {step.name: step.new_arrow for step in self._of(ConvertField)}
+        types = {step.name: step.new_arrow for step in self._of(evolve.ConvertField)}
         if pa.types.is_floating(types.get(name, old.arrow)) or pa.types.is_nested(old.arrow):
             return False
         return old.required or not self._rows.count or not self._rows.has_null(old)
 
     def _doc(self, name: str) -> str:
-        told = [step.doc for step in self._steps if isinstance(step, DescribeField) and step.name == name]
+        told = [step.doc for step in self._steps if isinstance(step, evolve.DescribeField) and step.name == name]
         return told[-1] if told else self._table.docs.get(self._before(name).id, "")
 
     def _properties(self) -> dict[str, str]:
-        keys = [(KEY, json.dumps(step.columns)) for step in self._of(SetKey)]
-        return dict(keys + [("comment", step.doc) for step in self._of(DescribeTable)])
+        keys = [(KEY, json.dumps(step.columns)) for step in self._of(evolve.SetKey)]
+        return dict(keys + [("comment", step.doc) for step in self._of(evolve.DescribeTable)])

@@ -5,22 +5,20 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
-from typing import Any, TypeAlias, TypeVar
+from typing import Any, TypeVar
 
 import pyarrow as pa
 
 from applier.sink.evolve.casts.cast import CastRefused, cast
 from applier.sink.evolve.steps import ConvertField
 from applier.sink.format.storage import Storage
-from applier.sink.format.types import Field
+from applier.sink.format.types import Chunks, Field
 from applier.sink.iceberg.files import DataFile
 from applier.sink.iceberg.table import Table, storage_for
 from applier.sink.write.deletes import load_deleted
 from applier.sink.write.file_groups import FileRows, groups, run_on_groups
 from applier.sink.write.file_index import IndexedFile, read_index
 from applier.sink.write.file_writer import FileWriter
-
-Column: TypeAlias = "pa.ChunkedArray[Any]"
 
 R = TypeVar("R")
 
@@ -37,7 +35,7 @@ class ValueSource:
     step: ConvertField | None = None
     constant: pa.Scalar[Any] | None = None
 
-    def values(self, rows: pa.Table) -> Column:
+    def values(self, rows: pa.Table) -> Chunks:
         """The field's values, from rows of the old fields.
 
         Raises:
@@ -49,7 +47,7 @@ class ValueSource:
         column = rows[self.old.name]
         if self.step is None:
             return column.cast(self.field.arrow)
-        return cast_chunks(column, self.step)
+        return _cast_chunks(column, self.step)
 
 
 class LiveRows:
@@ -96,11 +94,8 @@ class LiveRows:
     ) -> Iterable[R]:
         """What work makes of some fields of all rows, a group of files at a time; rows of one partition together.
 
-        Args:
-            what: What it does to the table, in words for messages.
-            fields: The fields.
-            work: Takes rows, one row group of a file at a time. It runs in any process.
-            others: Where it writes.
+        It takes them one row group of a file at a time, in any process, and writes to the `others`. Messages say `what`
+        it does to the table.
         """
         if self._snapshot_id is None:
             return ()
@@ -135,7 +130,7 @@ def _has_null(parts: Iterator[pa.Table]) -> bool:
 
 def _is_changed(step: ConvertField, parts: Iterator[pa.Table]) -> bool:
     columns = (rows.column(0) for rows in parts)
-    return any(not cast_chunks(column, step).equals(column.cast(step.new_arrow)) for column in columns)
+    return any(not _cast_chunks(column, step).equals(column.cast(step.new_arrow)) for column in columns)
 
 
 def rewrite(
@@ -153,18 +148,13 @@ def rewrite(
 def write_anew(
     live: LiveRows,
     fields: Sequence[Field],
-    columns: Callable[[pa.Table], Sequence[Column]],
+    columns: Callable[[pa.Table], Sequence[Chunks]],
     table: Table,
     show: Callable[[int], None] = lambda _: None,
 ) -> list[DataFile]:
-    """Write rows to data files of a table, a bounded part at a time, each file sorted by the identifier fields.
+    """Write rows to data files of a table as it will be, a bounded part at a time, sorted by the identifier fields.
 
-    Args:
-        live: The rows.
-        fields: What is read of them.
-        columns: Makes all columns of the table, in order, of some rows.
-        table: The table as it will be.
-        show: Takes the number of rows that are written so far.
+    All its columns, in order, are made of the fields that are read; `show` takes the number of rows written so far.
     """
     writer, files = FileWriter(table.file_layout, storage_for(table)), list[DataFile]()
     for staged in live.each("write anew the rows of", fields, partial(_staged, writer, columns), writer.storage):
@@ -173,12 +163,12 @@ def write_anew(
     return files
 
 
-def _values(sources: Sequence[ValueSource], rows: pa.Table) -> list[Column]:
+def _values(sources: Sequence[ValueSource], rows: pa.Table) -> list[Chunks]:
     return [source.values(rows) for source in sources]
 
 
 def _staged(
-    writer: FileWriter, columns: Callable[[pa.Table], Sequence[Column]], parts: Iterator[pa.Table]
+    writer: FileWriter, columns: Callable[[pa.Table], Sequence[Chunks]], parts: Iterator[pa.Table]
 ) -> list[DataFile]:
     schema, files, waiting = writer.layout.schema, list[DataFile](), list[pa.Table]()
     for rows in parts:
@@ -189,13 +179,10 @@ def _staged(
     return files + (writer.stage(pa.concat_tables(waiting), schema.identifier) if waiting else [])
 
 
-def cast_chunks(column: Column, step: ConvertField) -> Column:
+def _cast_chunks(column: Chunks, step: ConvertField) -> Chunks:
     try:
         chunks: Any = [cast(chunk, step) for chunk in column.chunks]
-        result: Column = pa.chunked_array(chunks, type=step.new_arrow)  # type: ignore[call-overload]
+        result: Chunks = pa.chunked_array(chunks, type=step.new_arrow)  # type: ignore[call-overload]
     except CastRefused as error:
         raise CastRefused(f"column {step.name}: {error}") from None
     return result
-
-
-__all__ = ["CastRefused", "LiveRows", "ValueSource", "rewrite"]

@@ -21,7 +21,7 @@ from applier.changefeed.table import Column, ColumnType, TableName, TableVersion
 from applier.changefeed.types import TypeRules
 from applier.errors import SchemaChangeRefused, TableMismatch
 from applier.sink.evolve.casts.cast import family, wider
-from applier.sink.evolve.defaults import UNKNOWN_DEFAULT_HINT, DefaultUnknown, existing_value
+from applier.sink.evolve.defaults import UNKNOWN_DEFAULT_HINT, filled
 from applier.sink.format.types import Chunks, Field, TableSchema, iceberg_type
 
 VIRTUAL = "virtual"
@@ -243,19 +243,10 @@ def with_added(
     for column in table.columns:
         found = schema.field(column.name)
         if found is not None and column.generated != VIRTUAL and version.column(column.name) is None:
-            value = _value(column, found, table, of_schemas(rules))
+            path = f"{table.name}.{column.name}"
+            value, doubt = filled(column, found.arrow, of_schemas(rules), path)
+            if doubt is not None:
+                what = f"Table {table.name} cannot follow its upstream: {doubt}"
+                raise SchemaChangeRefused(what, UNKNOWN_DEFAULT_HINT)
             rows = rows.append_column(column.name, pa.array([value.as_py()] * len(rows), found.arrow))
     return rows
-
-
-def _value(column: Column, found: Field, table: TableVersion, rules: TypeRules) -> pa.Scalar[Any]:
-    try:
-        return existing_value(column, found.arrow, rules, f"{table.name}.{column.name}")
-    except DefaultUnknown as error:
-        if rules.unknown_default == "null":
-            return pa.scalar(None, found.arrow)
-        what = (
-            f"Table {table.name} cannot follow its upstream: "
-            f"The value of the new column {column.name} in existing rows is not known: {error}."
-        )
-        raise SchemaChangeRefused(what, UNKNOWN_DEFAULT_HINT) from None

@@ -148,15 +148,10 @@ class PromoteField(EvolutionStep):
 
 @dataclass(frozen=True, slots=True)
 class ConvertField(EvolutionStep):
-    """A field whose values TiDB rewrote, without row events: every value is cast.
+    """A field, by its new name, whose values TiDB rewrote, without row events: every value is cast.
 
-    Attributes:
-        name: The field, by its new name.
-        old: TiDB type that its values have.
-        new: TiDB type that they get.
-        old_arrow: The same as Arrow.
-        new_arrow: The same as Arrow; where Iceberg cannot promote the field to it, the field is made anew.
-        holds_null: False where upstream had no NULL, so that NULL here is a zero date that has no Iceberg value.
+    Where Iceberg cannot promote the field to the new type, it is made anew. It `holds_null` unless upstream had no
+    NULL, so that NULL here is a zero date that has no Iceberg value.
     """
 
     name: str

@@ -9,7 +9,7 @@ from __future__ import annotations
 import struct
 from collections.abc import Iterable, Mapping
 from decimal import Decimal
-from typing import Any, NamedTuple
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -26,14 +26,6 @@ MAX_COLUMNS = 100
 
 TRUNCATE = "truncate(16)"
 """The mode where the table does not say: bounds of strings and bytes are cut to 16."""
-
-
-class Written(NamedTuple):
-    """A data file that was just written: its location, its bytes, its footer."""
-
-    path: str
-    size: int
-    footer: pq.FileMetaData
 
 
 def metrics(footer: pq.FileMetaData, fields: Iterable[Field], key: Iterable[str], properties: Mapping[str, str]) -> Any:

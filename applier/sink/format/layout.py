@@ -43,9 +43,7 @@ def partition_name(field: PartitionField, taken: Sequence[str]) -> str:
 
 
 def _partition(table: str, field: PartitionField, columns: pa.Schema) -> PartitionField:
-    found = _column(field.column, columns)
-    if found is None:
-        raise _missing(table, f"partitioned by {field}", "partition_by", field.column, columns)
+    found = _column(table, f"partitioned by {field}", "partition_by", field.column, columns)
     if not takes(field.transform, found.type):
         kind = _kind(field.transform)
         what = f"Table {table} cannot be partitioned by {field}: column {found.name} is {_shown(found.type)}, and"
@@ -54,24 +52,20 @@ def _partition(table: str, field: PartitionField, columns: pa.Schema) -> Partiti
 
 
 def _sort(table: str, field: SortField, columns: pa.Schema) -> SortField:
-    found = _column(field.column, columns)
-    if found is None:
-        raise _missing(table, f"sorted by {field}", "sort_by", field.column, columns)
+    found = _column(table, f"sorted by {field}", "sort_by", field.column, columns)
     if pa.types.is_nested(found.type):
         what = f"Table {table} cannot be sorted by {field}: column {found.name} is {_shown(found.type)}"
         raise TableMismatch(what, _way_out("sort_by"))
     return replace(field, column=found.name)
 
 
-def _column(name: str, columns: pa.Schema) -> pa.Field[pa.DataType] | None:
+def _column(table: str, wanted: str, key: str, name: str, columns: pa.Schema) -> pa.Field[pa.DataType]:
     """The column of a name; TiDB compares them without regard to case."""
     exact = [column for column in columns if column.name == name]
-    return next(iter(exact or [column for column in columns if fold(column.name) == fold(name)]), None)
-
-
-def _missing(table: str, wanted: str, key: str, column: str, columns: pa.Schema) -> TableMismatch:
-    what = f"Table {table} cannot be {wanted}: it has no column {column}"
-    return TableMismatch(what, f"{_way_out(key)} Columns are: {', '.join(columns.names)}.")
+    for column in exact or [column for column in columns if fold(column.name) == fold(name)]:
+        return column
+    what = f"Table {table} cannot be {wanted}: it has no column {name}"
+    raise TableMismatch(what, f"{_way_out(key)} Columns are: {', '.join(columns.names)}.")
 
 
 def _way_out(key: str) -> str:

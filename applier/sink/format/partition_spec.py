@@ -109,14 +109,6 @@ def _codes(column: Array) -> np.ndarray[Any, Any]:
     return np.asarray(indices.to_numpy(zero_copy_only=False))
 
 
-def _identity(values: Array, _: int) -> Any:
-    return values
-
-
-def _void(values: Array, _: int) -> Any:
-    return pa.nulls(len(values), values.type)
-
-
 def _bucket(values: Array, buckets: int) -> Any:
     kind = values.type
     if pa.types.is_integer(kind) or pa.types.is_date(kind) or (pa.types.is_timestamp(kind) and kind.unit == "us"):
@@ -139,25 +131,6 @@ def _truncate(values: Array, width: int) -> Any:
 
         return by_value(values, cut, kind)
     return _of_numbers(values, lambda numbers: numbers - numbers % width, kind)
-
-
-def _years(values: Array, _: int) -> Any:
-    return compute.subtract(compute.year(values), 1970).cast(pa.int32())
-
-
-def _months(values: Array, _: int) -> Any:
-    years = compute.multiply(compute.subtract(compute.year(values), 1970), 12)
-    return compute.add(years, compute.subtract(compute.month(values), 1)).cast(pa.int32())
-
-
-def _days(values: Array, _: int) -> Any:
-    return (
-        compute.floor_temporal(values, unit="day").cast(pa.date32()) if pa.types.is_timestamp(values.type) else values
-    )
-
-
-def _hours(values: Array, _: int) -> Any:
-    return _of_numbers(values, lambda numbers: numbers // _MICROSECONDS_PER_HOUR, pa.int32())
 
 
 def _of_numbers(values: Array, function: Callable[[Numbers], Numbers], kind: pa.DataType) -> Any:
@@ -199,13 +172,26 @@ def _hash(value: Any, kind: pa.DataType) -> int:
     raise TypeError(msg)
 
 
+def _days(values: Array) -> Any:
+    is_moment = pa.types.is_timestamp(values.type)
+    return compute.floor_temporal(values, unit="day").cast(pa.date32()) if is_moment else values
+
+
+def _months(values: Array) -> Any:
+    return compute.add(compute.multiply(_years(values), 12), compute.subtract(compute.month(values), 1))
+
+
+def _years(values: Array) -> Any:
+    return compute.subtract(compute.year(values), 1970)
+
+
 _TRANSFORMS: dict[str, Callable[[Array, int], Any]] = {
-    "identity": _identity,
-    "void": _void,
+    "identity": lambda values, _: values,
+    "void": lambda values, _: pa.nulls(len(values), values.type),
     "bucket": _bucket,
     "truncate": _truncate,
-    "year": _years,
-    "month": _months,
-    "day": _days,
-    "hour": _hours,
+    "year": lambda values, _: _years(values).cast(pa.int32()),
+    "month": lambda values, _: _months(values).cast(pa.int32()),
+    "day": lambda values, _: _days(values),
+    "hour": lambda values, _: _of_numbers(values, lambda numbers: numbers // _MICROSECONDS_PER_HOUR, pa.int32()),
 }

@@ -198,11 +198,7 @@ def arrow_type(kind: TypeJson) -> pa.DataType:
 
 def default_of(field: Field) -> pa.Scalar[Any]:
     """The value of the column in rows written before it existed: its initial default, or NULL."""
-    return scalar_of(field.arrow, field.initial_default)
-
-
-def scalar_of(kind: pa.DataType, value: Any) -> pa.Scalar[Any]:
-    """An Arrow scalar from Iceberg's single-value JSON."""
+    kind, value = field.arrow, field.initial_default
     if value is None or pa.types.is_nested(kind):
         return pa.scalar(value, kind)
     if pa.types.is_binary(kind) or pa.types.is_fixed_size_binary(kind):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import date, datetime, timedelta
 from decimal import Decimal
@@ -13,11 +13,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute
 
-from applier.changefeed.partitioning import Partition
-from applier.changefeed.table import Column
+from applier.changefeed.table import Column, Partition
 from applier.changefeed.types import INTEGERS
-from applier.sink.tidb_partitions.expression import Call, Inexact, StringLiteral, parse
-from applier.sink.tidb_partitions.functions import Values, constant, moment
+from applier.sink.tidb_partitions.expression import Call, Inexact, StringLiteral, Values, constant, moment, parse
 
 pc: Any = pyarrow.compute
 
@@ -46,6 +44,8 @@ _TEXTS = frozenset({"char", "varchar"})
 
 _ORDERED_ALIKE = r"^[ \-./0-9A-Za-z]*$"
 """Characters that every collation of TiDB orders by their codes, save that some take small letters for large."""
+
+_COLLATION = "the collation of a column decides on some rows, and the feed does not show it"
 
 _EAST, _WEST = timedelta(hours=14), timedelta(hours=-12, minutes=-59)
 """The time zones that a session can have."""
@@ -151,14 +151,6 @@ def _mask(values: Values) -> Mask:
     return np.asarray(pc.fill_null(values, False).to_numpy(), bool)
 
 
-def _agreed(results: Iterator[tuple[Mask, Mask]], reason: str) -> tuple[Mask, Mask]:
-    first, *others = results
-    for other in others:
-        if any(not np.array_equal(*pair) for pair in zip(first, other, strict=True)):
-            raise Inexact(reason)
-    return first
-
-
 def _between(column: Values, bound: Between) -> tuple[Mask, Mask]:
     low, high = _numbers(column, bound.low), _numbers(column, bound.high)
     if not np.array_equal(np.logical_or(*low), np.logical_or(*high)):
@@ -190,7 +182,7 @@ def _texts(column: Values, bound: str) -> tuple[Mask, Mask]:
     rest = column.filter(pa.array(~equal))
     plain = pc.all(pc.match_substring_regex(rest, _ORDERED_ALIKE)).as_py() is not False
     if rest.null_count < len(rest) and not (plain and re.match(_ORDERED_ALIKE, bound)):
-        raise Inexact("the collation of a column decides on some rows, and the feed does not show it")
+        raise Inexact(_COLLATION)
     forms: list[Callable[[Any], Any]] = [
         lambda values: values,
         lambda values: pc.utf8_rtrim(values, characters=" "),
@@ -198,5 +190,7 @@ def _texts(column: Values, bound: str) -> tuple[Mask, Mask]:
         lambda values: pc.ascii_lower(pc.utf8_rtrim(values, characters=" ")),
     ]
     value = pa.scalar(bound)
-    compared = (_compared(form(column), form(value)) for form in forms)
-    return _agreed(compared, "the collation of a column decides on some rows, and the feed does not show it")
+    first, *others = (_compared(form(column), form(value)) for form in forms)
+    if any(not np.array_equal(*pair) for other in others for pair in zip(first, other, strict=True)):
+        raise Inexact(_COLLATION)
+    return first

@@ -1,14 +1,32 @@
-"""Parses an expression that is a column, a constant, or functions of these; partitions have no other here."""
+"""Parses and evaluates the expression that partitions a table, exactly as TiDB does (`pkg/expression`).
+
+It is a column, a constant, or functions of these; partitions have no other here.
+"""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import NamedTuple, TypeAlias, TypeVar
+from datetime import datetime
+from typing import Any, NamedTuple, TypeAlias, TypeVar
+
+import pyarrow as pa
+import pyarrow.compute
 
 from applier.ddl.tokens import NUMBER, STRING, WORD, Tokens, Unreadable, statements
+from applier.sink.format.types import repeated
+
+Values: TypeAlias = Any
+"""One value a row, as `pa.ChunkedArray`: pyarrow's types have no name for what its functions take and give."""
+
+DAY_ZERO = 719528
+"""TO_DAYS('1970-01-01')."""
+
+pc: Any = pyarrow.compute
+
+_MOMENT = re.compile(r"\d{4}-\d{2}-\d{2}(?:[ T]\d{2}:\d{2}:\d{2}(?:\.\d{1,6})?)?", re.ASCII)
 
 
 class Inexact(Exception):
@@ -105,3 +123,89 @@ def _term(tokens: Tokens) -> Node:
         return StringLiteral(tokens.string())
     is_function, name = tokens.next.kind == WORD and tokens.ahead(1).is_("("), tokens.name()
     return Call(name.upper(), tuple(tokens.listed_in_group(_term, ""))) if is_function else Name(name)
+
+
+def moment(text: str) -> datetime:
+    """A date or date and time as it stands in SQL.
+
+    Raises:
+        Inexact: It is written in another way, or no such day exists.
+    """
+    try:
+        if _MOMENT.fullmatch(text):
+            return datetime.fromisoformat(text)
+    except ValueError:
+        pass
+    raise Inexact("a date is not written as YYYY-MM-DD with or without hh:mm:ss")
+
+
+def evaluate(node: Node, rows: pa.Table) -> Values:
+    """Values of an expression, one a row: whole numbers (int64), or what a column holds if the expression is that
+    column.
+
+    The columns of the rows have the names that the expression uses.
+
+    Raises:
+        Inexact: A function or an argument whose exact value is not known.
+    """
+    try:
+        return _value(node, rows)
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError, pa.ArrowTypeError, OverflowError):
+        raise Inexact("a value is out of the range of the partitioning expression") from None
+
+
+def constant(node: Node) -> int:
+    """The whole number that an expression without columns is.
+
+    Raises:
+        Inexact: It is none, or depends on a session.
+    """
+    if isinstance(node, Number):
+        return node.value
+    value = evaluate(node, pa.table({"": pa.nulls(1)}))[0].as_py()
+    if not isinstance(value, int):
+        raise Inexact("a bound of a partition is no whole number")
+    return value
+
+
+def _value(node: Node, rows: pa.Table) -> Values:
+    if isinstance(node, Name):
+        return rows[node.name]
+    if isinstance(node, Call) and len(node.arguments) == 1:
+        (argument,) = node.arguments
+        if node.function in _OF_MOMENT:
+            return _OF_MOMENT[node.function](_moments(argument, rows)).cast(pa.int64())
+        if node.function == "UNIX_TIMESTAMP":
+            return _epoch_seconds(argument, rows)
+    what = f"the function {node.function}" if isinstance(node, Call) else "a constant"
+    raise Inexact(f"{what} is not computed here: only a column, TO_DAYS, YEAR, MONTH and UNIX_TIMESTAMP are")
+
+
+def _moments(node: Node, rows: pa.Table) -> Values:
+    """Dates and times of an argument, without a zone."""
+    if isinstance(node, StringLiteral):
+        return repeated(pa.scalar(moment(node.value), pa.timestamp("us")), rows.num_rows)
+    values = _value(node, rows)
+    if pa.types.is_date(values.type) or (pa.types.is_timestamp(values.type) and values.type.tz is None):
+        return values.cast(pa.timestamp("us"))
+    raise Inexact(f"a column of the expression is kept as {values.type}, which is no date without a zone")
+
+
+def _days(values: Values) -> Values:
+    """TO_DAYS: days since the year 0, by the proleptic Gregorian calendar."""
+    days = pc.floor_temporal(values, unit="day").cast(pa.date32()).cast(pa.int32()).cast(pa.int64())
+    return pc.add(days, DAY_ZERO)
+
+
+def _epoch_seconds(argument: Node, rows: pa.Table) -> Values:
+    """UNIX_TIMESTAMP: seconds since 1970."""
+    values = _value(argument, rows)
+    if not pa.types.is_timestamp(values.type) or values.type.tz is None:
+        raise Inexact("UNIX_TIMESTAMP of anything but a TIMESTAMP column depends on the time zone of a session")
+    try:
+        return values.cast(pa.timestamp("s", tz="UTC")).cast(pa.int64())
+    except pa.ArrowInvalid:
+        raise Inexact("UNIX_TIMESTAMP of a column with fractions of a second is no whole number") from None
+
+
+_OF_MOMENT: Mapping[str, Callable[[Values], Values]] = {"YEAR": pc.year, "MONTH": pc.month, "TO_DAYS": _days}

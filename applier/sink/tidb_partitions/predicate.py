@@ -14,13 +14,20 @@ from typing import TypeAlias
 import numpy as np
 import pyarrow as pa
 
-from applier.changefeed.partitioning import Partition, Partitioning
-from applier.changefeed.table import Column, TableVersion, fold
+from applier.changefeed.table import Column, Partition, Partitioning, TableVersion, fold
 from applier.changefeed.types import DATE_TYPES
 from applier.errors import RELOAD, SchemaChangeRefused
 from applier.sink.tidb_partitions.bounds import Bound, Mask, bound_of, column_bound, compare, equal_alike, equal_bytes
-from applier.sink.tidb_partitions.expression import Inexact, Node, StringLiteral, columns_of, parse, parse_names
-from applier.sink.tidb_partitions.functions import Values, constant, evaluate
+from applier.sink.tidb_partitions.expression import (
+    Inexact,
+    StringLiteral,
+    Values,
+    columns_of,
+    constant,
+    evaluate,
+    parse,
+    parse_names,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,32 +109,27 @@ def _rule(
 ) -> tuple[Rule, tuple[str, ...]]:
     if partitioning is None:
         raise Inexact("no statement of the feed shows how it is partitioned")
-    wanted = _wanted(partitioning, names)
-    partitions, text = partitioning.partitions, partitioning.expression
-    match partitioning.method:
-        case "range" | "list" as method:
-            node = parse(text)
-            return _by_expression(method, node, partitions, wanted), columns_of(node)
-        case "range columns" | "list columns" as method:
-            by = parse_names(text)
-            columns = [_spelt(version, name) for name in by]
-            if method == "range columns":
-                uppers = [_range_bound(partition, columns) for partition in partitions]
-                return lambda rows: _in_range(rows.columns, uppers, wanted), by
-            listed = [_listed(partition, columns) for partition in partitions]
-            return lambda rows: _in_list(rows.columns, listed, wanted), by
-    raise Inexact(f"it is partitioned by {partitioning.method.upper()}, which is not computed here")
+    wanted, text = _wanted(partitioning, names), partitioning.expression
+    method, is_by_columns, _ = partitioning.method.partition(" columns")
+    if method not in ("range", "list"):
+        raise Inexact(f"it is partitioned by {method.upper()}, which is not computed here")
+    node = None if is_by_columns else parse(text)
+    by = parse_names(text) if node is None else columns_of(node)
+    columns = [_spelt(version, name) for name in by] if node is None else None
 
+    def values(rows: pa.Table) -> Sequence[Values]:
+        return rows.columns if node is None else [evaluate(node, rows)]
 
-def _by_expression(method: str, node: Node, partitions: Sequence[Partition], wanted: Sequence[int]) -> Rule:
     if method == "range":
-        bounds: list[tuple[Bound, ...]] = [(bound_of(partition),) for partition in partitions]
-        return lambda rows: _in_range([evaluate(node, rows)], bounds, wanted)
-    listed = [_listed(partition, None) for partition in partitions]
-    return lambda rows: _in_list([evaluate(node, rows)], listed, wanted)
+        uppers = [_range_bound(partition, columns) for partition in partitioning.partitions]
+        return lambda rows: _in_range(values(rows), uppers, wanted), by
+    listed = [_listed(partition, columns) for partition in partitioning.partitions]
+    return lambda rows: _in_list(values(rows), listed, wanted), by
 
 
-def _range_bound(partition: Partition, columns: Sequence[Column]) -> tuple[Bound, ...]:
+def _range_bound(partition: Partition, columns: Sequence[Column] | None) -> tuple[Bound, ...]:
+    if columns is None:
+        return (bound_of(partition),)
     texts = partition.bound
     if texts == ("MAXVALUE",):
         texts *= len(columns)

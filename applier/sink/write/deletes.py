@@ -21,7 +21,7 @@ from applier.sink.format.storage import Storage, read_range, reported, write_byt
 from applier.sink.format.types import FIELD_ID
 from applier.sink.iceberg.files import DataFile, DeleteFile
 from applier.sink.write.file_index import IndexedFile
-from applier.sink.write.parquet import Positions, by_path
+from applier.sink.write.parquet import Positions
 
 VECTOR_MAGIC = 1681511377
 """First word of a deletion vector, little-endian (Iceberg's Puffin specification, `deletion-vector-v1`)."""
@@ -184,7 +184,9 @@ def read_position_deletes(delete: DeleteFile, storage: Storage) -> dict[str, Pos
         raise TableMismatch(what, "Run rewrite_position_delete_files or rewrite_data_files once.")
     with reported("read", delete.path), storage.open(delete.path) as handle:
         table = pq.read_table(handle, columns=["file_path", "pos"], use_threads=False)
-    return by_path(*table.columns)
+    found = table.group_by("file_path", use_threads=False).aggregate([("pos", "list")])
+    paths: list[Any] = found["file_path"].to_pylist()
+    return {path: np.sort(each.values.to_numpy()) for path, each in zip(paths, found["pos_list"], strict=True)}
 
 
 def _blob_metadata(path: str, place: tuple[int, int], rows: int) -> dict[str, Any]:

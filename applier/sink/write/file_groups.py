@@ -36,13 +36,8 @@ def run_on_groups(
 ) -> Iterable[_Result]:
     """What work returns for each part, in order: one after the other here, or of one job.
 
-    Args:
-        table: The table that it is for.
-        what: What it does to a table, in words for messages.
-        work: The work, picklable; files that it writes have names of their own, as it may be done twice.
-        parts: The parts.
-        files: The files that it reads.
-        storages: Where it reads and writes. Tasks reach none that Java alone does.
+    It can be pickled, and files that it writes have names of their own, as it may be done twice. It reads the `files`;
+    tasks reach no storage that Java alone does. Messages say `what` it does to the table.
     """
     tasks, is_by_java = table.java.tasks, any(isinstance(storage, JavaStorage) for storage in storages)
     if tasks is None or tasks.places.of_files(bytes_of(files), is_by_java=is_by_java).where is Where.HERE:
@@ -57,13 +52,7 @@ def bytes_of(files: Iterable[IndexedFile]) -> int:
 
 @dataclass(frozen=True, slots=True)
 class FileRows:
-    """Row groups of a data file: those whose first row is at one of some positions.
-
-    Attributes:
-        file: The file, with its dead rows.
-        first: First of these positions.
-        end: The one behind the last.
-    """
+    """Row groups of a data file: those whose first row is at one of the positions from `first` up to `end`."""
 
     file: IndexedFile
     first: int

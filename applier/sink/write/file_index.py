@@ -21,11 +21,8 @@ Scan = Callable[[int, Sequence[str]], list[DataFile]]
 class IndexedFile:
     """A data file of the snapshot.
 
-    Attributes:
-        file: The file.
-        lower: Lower bounds of the index's columns; None where unknown.
-        upper: Upper bounds.
-        deleted: Positions of rows that are dead; None until they are needed and read.
+    Bounds of the index's columns are None where they are unknown; positions of dead rows until they are needed and
+    read.
     """
 
     file: DataFile

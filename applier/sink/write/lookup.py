@@ -12,12 +12,11 @@ from typing import Any, TypeAlias
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from pyroaring import BitMap64
 
+from applier.changefeed.packing import packed
 from applier.sink.format.bounds import Column, SortedKeys, numbers
 from applier.sink.format.storage import Storage
 from applier.sink.format.types import Field
-from applier.sink.write.file_groups import FileRows
 from applier.sink.write.file_index import IndexedFile
 from applier.sink.write.key_cache import FILE_ROWS, LARGE, SMALL, GroupKeys, KeyCache, Keys, NumberKeys
 from applier.sink.write.parquet import ParquetSource, Positions, ranges
@@ -36,6 +35,15 @@ _ROW = "\0row"
 """Name of the column that carries the row's number; no TiDB column can be named so."""
 
 
+def comparable(columns: pa.Table) -> pa.Table:
+    """The same columns in a form in which equal keys are equal to a hash join: -0.0 is 0.0."""
+    for index, column in enumerate(columns.columns):
+        if pa.types.is_floating(column.type):
+            zero: Any = pa.scalar(0.0, column.type)
+            columns = columns.set_column(index, columns.field(index).name, pc.add(column, zero))
+    return columns
+
+
 def positions_of(
     files: Sequence[IndexedFile],
     keys: pa.Table,
@@ -43,22 +51,19 @@ def positions_of(
     storage: Storage,
     threads: int = 0,
     group_rows: int = GROUP_ROWS,
-    form: Form | None = None,
+    form: Form = comparable,
 ) -> dict[str, Positions]:
     """Find the rows of some keys, which are named and typed as in the table; dead versions of a row are found as well.
 
     Files of `group_rows` rows each are looked through in some threads; 0 means one a processor. Key columns are
-    compared in a form in which equal rows are equal to a hash join; `comparable` when absent.
-
-    Returns:
-        Positions by path, of each file with hits.
+    compared in a form in which equal rows are equal to a hash join. The positions come by path, of files with hits.
     """
     if not files or keys.num_rows == 0:
         return {}
-    search = _Search.of(keys, tuple(fields), storage, form or comparable)
+    search = _Search.of(keys, tuple(fields), storage, form)
     workers = threads or os.cpu_count() or 1
     even = max(FEW_ROWS, sum(indexed.file.records for indexed in files) // workers + 1)
-    groups = _grouped(files, min(group_rows, even))
+    groups = packed(files, lambda indexed: indexed.file.records, min(group_rows, even))
     found: dict[str, Positions] = {}
     if len(groups) == 1 or workers == 1:
         for group in groups:
@@ -68,20 +73,6 @@ def positions_of(
         for hits in pool.map(search.located, groups):
             found |= hits
     return found
-
-
-def positions_where(
-    group: Sequence[FileRows], fields: Sequence[Field], predicate: Callable[[pa.Table], Any], storage: Storage
-) -> dict[str, BitMap64]:
-    """Positions of the living rows that a predicate names, by path. It is not asked about dead ones."""
-    result = defaultdict[str, BitMap64](BitMap64)
-    for part in group:
-        for positions, rows in part.living(storage, fields):
-            mask: Any = predicate(rows)
-            chosen = positions[np.asarray(mask.fill_null(False).to_numpy(zero_copy_only=False), bool)]
-            if len(chosen):
-                result[part.file.file.path] |= BitMap64(chosen)
-    return dict(result)
 
 
 def read_located(
@@ -107,26 +98,9 @@ def remember(path: str, fields: Sequence[Field], columns: pa.Table) -> None:
         SMALL.put(path, fields, (GroupKeys(0, ((None, None),) * len(names), keys),))
 
 
-def comparable(columns: pa.Table) -> pa.Table:
-    """The same columns in a form in which equal keys are equal to a hash join: -0.0 is 0.0."""
-    for index, column in enumerate(columns.columns):
-        if pa.types.is_floating(column.type):
-            zero: Any = pa.scalar(0.0, column.type)
-            columns = columns.set_column(index, columns.field(index).name, pc.add(column, zero))
-    return columns
-
-
 @dataclass(frozen=True, slots=True)
 class _Search:
-    """What is looked for.
-
-    Attributes:
-        fields: The key columns.
-        sought: Its values by column.
-        wanted: The keys in the form in which they are joined.
-        form: See `positions_of`.
-        storage: Where the files are.
-    """
+    """What is looked for: the values of each key column that are `sought`, and the keys in the form of their join."""
 
     fields: tuple[Field, ...]
     sought: Sequence[SortedKeys]
@@ -255,15 +229,3 @@ def _joined(pieces: Sequence[tuple[str, int, pa.Table]], wanted: pa.Table) -> It
     for index, (path, first, _) in enumerate(pieces):
         if cuts[index] < cuts[index + 1]:
             yield path, rows[cuts[index] : cuts[index + 1]] - edges[index] + first
-
-
-def _grouped(files: Sequence[IndexedFile], group_rows: int) -> list[list[IndexedFile]]:
-    groups: list[list[IndexedFile]] = [[]]
-    rows = 0
-    for indexed in files:
-        if groups[-1] and rows + indexed.file.records > group_rows:
-            groups.append([])
-            rows = 0
-        groups[-1].append(indexed)
-        rows += indexed.file.records
-    return groups

@@ -22,9 +22,8 @@ from applier.sink.iceberg.table import Table
 from applier.sink.write.deletes import load_deleted
 from applier.sink.write.file_groups import bytes_of, run_on_groups
 from applier.sink.write.file_index import FileIndex, IndexedFile
-from applier.sink.write.file_writer import FileWriter
+from applier.sink.write.file_writer import FileWriter, sort
 from applier.sink.write.parquet import ParquetSource
-from applier.sink.write.rows import sort
 
 MOST_ROWS = 1_000_000
 """Rows of the files of a group, dead ones included: one thread reads them into memory."""
@@ -85,9 +84,7 @@ def groups(
 class GroupMerge:
     """Writes the living rows of a group of files of one partition as one file, in any process.
 
-    Attributes:
-        writer: Writes it.
-        fields: What is read: the columns of the table, and `LINEAGE` where rows have an identity to keep.
+    Its fields are the columns of the table, and `LINEAGE` where rows have an identity to keep.
     """
 
     writer: FileWriter
@@ -131,9 +128,9 @@ def stage(table: Table, storage: Storage, files: FileIndex, chosen: Sequence[Seq
         new += written
     gone = {indexed.file.path for indexed in old}
     kept = {
-        _key(delete) for path, indexed in files.files.items() if path not in gone for delete in indexed.file.deletes
+        identity(delete) for path, indexed in files.files.items() if path not in gone for delete in indexed.file.deletes
     }
-    dropped = {_key(delete): delete for indexed in old for delete in indexed.file.deletes}
+    dropped = {identity(delete): delete for indexed in old for delete in indexed.file.deletes}
     return Change(
         rows=new,
         rewritten=[indexed.file for indexed in old],
@@ -168,8 +165,8 @@ def _column(field: Field) -> pa.Field[Any]:
     return pa.field(field.name, field.arrow, metadata={FIELD_ID: str(field.id).encode()})
 
 
-def _key(delete: DeleteFile) -> tuple[str, Any]:
-    """One Puffin file may hold the vectors of many data files."""
+def identity(delete: DeleteFile) -> tuple[str, Any]:
+    """What distinguishes a delete file: one Puffin file may hold the vectors of many data files."""
     return delete.path, delete.json.get("content-offset")
 
 

@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
 
 from applier.changefeed.change_batch import ChangeBatch
 from applier.sink.format.storage import Storage
-from applier.sink.format.types import Field
 from applier.sink.write.deletes import alive
 from applier.sink.write.file_index import FileIndex, IndexedFile
+from applier.sink.write.file_writer import conform_keys
 from applier.sink.write.lookup import positions_of
-from applier.sink.write.rows import conform_keys
 
 KEYS = 16
 """Keys of a batch that are looked up."""
@@ -28,19 +28,18 @@ FILE_COST = 10_000
 """Rows that could be read in the time that it takes to open a file."""
 
 
+@dataclass(eq=False, slots=True)
 class NewKeySample:
     """Looks new keys of one table up, in as many files as a credit allows that grows with the rows written.
 
-    Attributes:
-        credit: Rows of key columns that may be read.
+    The `credit` counts rows of key columns.
     """
 
-    def __init__(self, name: str, storage: Storage) -> None:
-        self._name = name
-        self._storage = storage
-        self.credit = FIRST_CREDIT
+    name: str
+    storage: Storage
+    credit: int = FIRST_CREDIT
 
-    def is_there(self, index: FileIndex, batch: ChangeBatch, key: tuple[Field, ...]) -> bool:
+    def is_there(self, index: FileIndex, batch: ChangeBatch) -> bool:
         """Whether the indexed snapshot holds a row of one of the new keys; False says little where many files may hold
         them.
         """
@@ -50,11 +49,12 @@ class NewKeySample:
             return False
         # Another choice for each snapshot, and the same one when a commit is tried again.
         draw = np.random.default_rng(index.snapshot_id)
+        key = index.columns
         names = [field.name for field in key]
         chosen = draw.choice(fresh, min(KEYS, len(fresh)), replace=False)
-        keys = conform_keys(self._name, batch.upserts.select(names).take(pa.array(chosen)), key)
+        keys = conform_keys(self.name, batch.upserts.select(names).take(pa.array(chosen)), key)
         files = list(self._affordable(index.candidates(keys), draw))
-        return bool(alive(positions_of(files, keys, key, self._storage, threads=1), index.files, self._storage))
+        return bool(alive(positions_of(files, keys, key, self.storage, threads=1), index.files, self.storage))
 
     def _affordable(self, candidates: list[IndexedFile], draw: np.random.Generator) -> Iterator[IndexedFile]:
         for place in draw.permutation(len(candidates)):

@@ -114,16 +114,6 @@ def ranges(groups: Sequence[int]) -> list[tuple[int, int]]:
     return [(int(ends[index]), int(ends[index + 1])) for index in range(len(groups))]
 
 
-def by_path(paths: Chunks, positions: Chunks) -> dict[str, Positions]:
-    """Positions by the path of their data file, from one row for each."""
-    encoded: Any = paths.combine_chunks().dictionary_encode()
-    codes, places = encoded.indices.to_numpy(), positions.to_numpy()
-    order = np.lexsort((places, codes))
-    edges = np.searchsorted(codes[order], np.arange(len(encoded.dictionary) + 1))
-    names = encoded.dictionary.to_pylist()
-    return {path: places[order[edges[code] : edges[code + 1]]] for code, path in enumerate(names)}
-
-
 def _columns(schema: pa.Schema) -> dict[int | str, tuple[str, tuple[int, ...]]]:
     """Name in the file and leaf numbers of each top-level column, by field id.
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -16,17 +17,16 @@ from pyroaring import BitMap64
 from applier.changefeed.change_batch import ChangeBatch, Changes, KeylessBatch
 from applier.sink.format.file_layout import FileLayout
 from applier.sink.format.storage import Storage
-from applier.sink.format.types import Field, TableSchema
+from applier.sink.format.types import Field
 from applier.sink.iceberg.files import DataFile
 from applier.sink.write import keyless
 from applier.sink.write.deletes import alive
 from applier.sink.write.file_groups import FileRows
 from applier.sink.write.file_index import FileIndex
-from applier.sink.write.file_writer import FileWriter
-from applier.sink.write.lookup import comparable, positions_of, positions_where, read_located
+from applier.sink.write.file_writer import FileWriter, check_columns, conform, conform_keys
+from applier.sink.write.lookup import comparable, positions_of, read_located
 from applier.sink.write.new_keys import NewKeySample
 from applier.sink.write.parquet import Positions
-from applier.sink.write.rows import check_columns, conform, conform_keys
 
 _HERE = "\0here"
 _THERE = "\0there"
@@ -119,20 +119,51 @@ class Stage:
         layout, index, storage, seconds = self.layout, self.index, self.storage, dict[str, float]()
         name, schema, key = layout.table, layout.schema, index.columns
         check_columns(name, batch.upserts.schema, schema)
-        if self.exact and self.new_keys is not None and self.new_keys.is_there(index, batch, key):
+        if self.exact and self.new_keys is not None and self.new_keys.is_there(index, batch):
             return StagedBatch(None, 0, {}, 0, seconds, holds_new=True)
-        keys = _sought_keys(name, batch, key, exact=self.exact)
+        keys = self._sought_keys(batch)
         with timed(seconds, "locate"):
             hits = positions_of(index.candidates(keys), keys, key, storage, self.threads)
             living = alive(hits, index.files, storage)
         # Every other key that is sought had a row at the stamped resolved ts.
         missing = keys.num_rows - sum(map(len, living.values())) - batch.may_be_new if self.exact else 0
-        upserts = _carry(batch.upserts, schema, key, index, living, storage)
+        upserts = self._carry(batch.upserts, living)
         rows = None
         if self.needs_rows or upserts is not batch.upserts:
             with timed(seconds, "rows"):
                 rows = FileWriter(layout, storage).stage(conform(name, upserts, schema), batch.deletes.column_names)
         return StagedBatch(rows, upserts.num_rows, _bitmaps(living), missing, seconds)
+
+    def _sought_keys(self, batch: ChangeBatch) -> pa.Table:
+        """Keys whose rows may be in the table: those to delete, and those to upsert unless they are known to be new.
+
+        `batch.fresh` says which are new if the table is exact: it holds just the rows of the stamped resolved ts.
+        """
+        name, key = self.layout.table, self.index.columns
+        deletes, upserts = conform_keys(name, batch.deletes, key), conform_keys(name, batch.upserts, key)
+        return pa.concat_tables([deletes, upserts.filter(pc.invert(batch.fresh)) if self.exact else upserts])
+
+    def _carry(self, upserts: pa.Table, living: dict[str, Positions]) -> pa.Table:
+        """Add the columns that the images do not hold, with the values of the rows that they replace.
+
+        An absent column is not NULL: the change does not mention it, so the old value stays.
+        `living` are positions of the living rows of the batch's keys, in files of the index.
+        """
+        key, index = self.index.columns, self.index
+        missing = [field for field in self.layout.schema.fields if field.name not in upserts.column_names]
+        if not missing or not living:
+            return upserts
+        old = read_located(self.storage, index.files, living, [*key, *missing])
+        names = [field.name for field in key]
+        here = comparable(conform_keys("", upserts, key)).append_column(_HERE, pa.array(np.arange(upserts.num_rows)))
+        there = comparable(old.select(names)).append_column(_THERE, pa.array(np.arange(old.num_rows)))
+        pairs = here.join(there, names, join_type="inner", use_threads=False)
+        places = np.full(upserts.num_rows, -1)
+        places[pairs[_HERE].to_numpy()] = pairs[_THERE].to_numpy()
+        source = pa.array(places, mask=places < 0)
+        for column in missing:
+            upserts = upserts.append_column(column.name, old[column.name].take(source))
+        return upserts
 
     def _keyless(self, batch: KeylessBatch) -> StagedBatch:
         """Find rows that are equal to those that a batch deletes, and write those that it inserts."""
@@ -159,11 +190,16 @@ class Stage:
 def stage_where(
     predicate: Callable[[pa.Table], Any], fields: Sequence[Field], storage: Storage, group: Sequence[FileRows]
 ) -> StagedBatch:
-    """Remove the living rows of a group that a predicate names by some fields."""
-    seconds = dict[str, float]()
+    """Remove the living rows of a group that a predicate names by some fields. It is not asked about dead ones."""
+    living, seconds = defaultdict[str, BitMap64](BitMap64), dict[str, float]()
     with timed(seconds, "locate"):
-        living = positions_where(group, fields, predicate, storage)
-    return StagedBatch(None, 0, living, 0, seconds)
+        for part in group:
+            for positions, rows in part.living(storage, fields):
+                mask: Any = predicate(rows)
+                chosen = positions[np.asarray(mask.fill_null(False).to_numpy(zero_copy_only=False), bool)]
+                if len(chosen):
+                    living[part.file.file.path] |= BitMap64(chosen)
+    return StagedBatch(None, 0, dict(living), 0, seconds)
 
 
 def _bitmaps(living: dict[str, Positions]) -> dict[str, BitMap64]:
@@ -176,45 +212,3 @@ def timed(seconds: dict[str, float], part: str) -> Iterator[None]:
     start = time.perf_counter()
     yield
     seconds[part] = seconds.get(part, 0.0) + time.perf_counter() - start
-
-
-def _sought_keys(name: str, batch: ChangeBatch, fields: tuple[Field, ...], *, exact: bool) -> pa.Table:
-    """Keys whose rows may be in the table: those to delete, and those to upsert unless they are known to be new.
-
-    The keys of a batch are new as `batch.fresh` says if the table is `exact`: it holds exactly the rows of the stamped
-    resolved ts.
-    """
-    deletes = conform_keys(name, batch.deletes, fields)
-    upserts = conform_keys(name, batch.upserts, fields)
-    if exact:
-        upserts = upserts.filter(pc.invert(batch.fresh))
-    return pa.concat_tables([deletes, upserts])
-
-
-def _carry(
-    upserts: pa.Table,
-    schema: TableSchema,
-    key: tuple[Field, ...],
-    index: FileIndex,
-    living: dict[str, Positions],
-    storage: Storage,
-) -> pa.Table:
-    """Add the columns that the images do not hold, with the values of the rows that they replace.
-
-    An absent column is not NULL: the change does not mention it, so the old value stays.
-    `living` are positions of the living rows of the batch's keys, in files of the index.
-    """
-    missing = [field for field in schema.fields if field.name not in upserts.column_names]
-    if not missing or not living:
-        return upserts
-    old = read_located(storage, index.files, living, [*key, *missing])
-    names = [field.name for field in key]
-    here = comparable(conform_keys("", upserts, key)).append_column(_HERE, pa.array(np.arange(upserts.num_rows)))
-    there = comparable(old.select(names)).append_column(_THERE, pa.array(np.arange(old.num_rows)))
-    pairs = here.join(there, names, join_type="inner", use_threads=False)
-    places = np.full(upserts.num_rows, -1)
-    places[pairs[_HERE].to_numpy()] = pairs[_THERE].to_numpy()
-    source = pa.array(places, mask=places < 0)
-    for column in missing:
-        upserts = upserts.append_column(column.name, old[column.name].take(source))
-    return upserts

@@ -3,23 +3,97 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field
+from functools import partial
 
-from applier.errors import CheckpointConflict, TableMismatch
+import pyarrow as pa
+
+from applier.errors import CheckpointConflict, TableIncomplete, TableMismatch
 from applier.runtime import failpoints
+from applier.runtime.figures import counted
 from applier.runtime.outages import OUTAGES
 from applier.sink.commit.committer import Committer
 from applier.sink.commit.foreign_commits import own_columns
 from applier.sink.commit.stamp import Stamp
-from applier.sink.format.storage import Storage
+from applier.sink.format.types import Field
 from applier.sink.iceberg.commit import Change
-from applier.sink.iceberg.table import Table
-from applier.sink.write.deletes import Deletes
-from applier.sink.write.file_index import FileIndex
-from applier.sink.write.stage import Stage, StagedBatch
-from applier.sink.write.staging import CommitWork, Predicate, Staged, Staging
+from applier.sink.iceberg.files import DataFile, JavaStorage
+from applier.sink.iceberg.table import Table, storage_for
+from applier.sink.write.deletes import Deletes, load_deleted, stage_position_deletes, stage_vectors
+from applier.sink.write.file_groups import groups, run_on_groups
+from applier.sink.write.file_index import FileIndex, read_index
+from applier.sink.write.new_keys import NewKeySample
+from applier.sink.write.stage import Stage, StagedBatch, stage_where, timed
+
+_FILTERED = "If the changefeed leaves out deletes or updates on purpose, set changefeed.filtered = true."
+
+Staged = Callable[[], list[DataFile]]
+"""Writes rows to data files that the commit will add."""
+
+Predicate = Callable[[pa.Table], "pa.BooleanArray | pa.ChunkedArray[pa.BooleanScalar]"]
+"""Decides which rows to delete: takes living rows with some columns, returns one boolean a row."""
+
+
+@dataclass(slots=True)
+class CommitWork:
+    """One commit on its way: what has been staged, for the head it was planned on.
+
+    Attributes:
+        base: Head that the newest attempt was planned on.
+        rows: Data files that are staged; good for later attempts too, while the columns stay.
+        schema_id: Schema that they were written with.
+        upserted: Rows in them.
+        deletes: Delete files of the newest attempt.
+        deleted: Living rows that they remove.
+        seconds: As of `Applied`, like `not_found`.
+        is_complete: The table must hold every row that the changes update or delete, if it is exact.
+        lacking: Properties that the commit sets if it does not, and need not.
+        unset: Properties that the commit removes.
+        truncates: All rows go.
+        start: When it began, by `time.perf_counter`.
+    """
+
+    base: int | None = None
+    rows: list[DataFile] | None = None
+    schema_id: int | None = None
+    upserted: int = 0
+    deletes: Deletes = field(default_factory=Deletes)
+    deleted: int = 0
+    seconds: dict[str, float] = field(default_factory=dict)
+    not_found: int = 0
+    is_complete: bool = False
+    lacking: Mapping[str, str] = field(default_factory=dict)
+    unset: Sequence[str] = ()
+    truncates: bool = False
+    start: float = field(default_factory=time.perf_counter)
+
+    def needs_rows(self, schema_id: int) -> bool:
+        """Whether rows must be staged, now that the table has this schema."""
+        return self.rows is None or self.schema_id != schema_id
+
+    def take_rows(self, rows: Staged, schema_id: int) -> None:
+        """Let the rows that are staged elsewhere be those of the commit."""
+        if self.needs_rows(schema_id):
+            with timed(self.seconds, "rows"):
+                self.rows = rows()
+            self.upserted, self.schema_id = sum(file.records for file in self.rows), schema_id
+
+    def change(self, table: Table, stamp: Stamp) -> Change:
+        """What the commit sends."""
+        lacking = self.lacking if self.not_found else {}
+        return Change(
+            rows=self.rows or (),
+            deletes=self.deletes.files,
+            replaced=self.deletes.replaced,
+            touched=list(self.deletes.state),
+            truncate=self.truncates,
+            summary=stamp.summary(),
+            properties={**stamp.entries(), **own_columns(table), **lacking},
+            schema_id=self.schema_id,
+            unset=self.unset,
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,10 +123,10 @@ class TableWriter:
     be called again with the same arguments after an error; it is not noticed here that a batch was applied before,
     which its resolved ts shows beside `known`.
 
-    Args:
-        table: The table, loaded for this writer alone.
-        changefeed: The changefeed it belongs to.
-        epoch: Epoch of this applier.
+    A table is loaded for its writer alone; the epoch is that of this applier.
+
+    Attributes:
+        storage: Where the files of the table are.
 
     Raises:
         TableMismatch: The table belongs to another changefeed.
@@ -63,7 +137,10 @@ class TableWriter:
         self.table = table
         self._committer = Committer(table, changefeed, epoch)
         self._committer.open()
-        self._staging = Staging(table)
+        self.storage = storage_for(table)
+        self._index: FileIndex | None = None  # Of the newest head that was planned on.
+        self._new_keys = NewKeySample(str(table), self.storage)
+        self._planned: Stage | None = None
 
     @property
     def known(self) -> Stamp | None:
@@ -76,14 +153,9 @@ class TableWriter:
         return self._committer.head
 
     @property
-    def storage(self) -> Storage:
-        """Where its files are."""
-        return self._staging.storage
-
-    @property
     def index(self) -> FileIndex | None:
         """Files of that head; None while they are not known."""
-        kept = self._staging.index
+        kept = self._index
         return kept if kept is not None and kept.snapshot_id == self.head else None
 
     @property
@@ -124,43 +196,73 @@ class TableWriter:
         # Traced: others may have been there between that commit and this look.
         self._committer.open()
 
-    def plan(self, key: Sequence[str] | None, *, exact: bool) -> Stage:
-        """How changes are staged for the table as it is now; arguments and errors as of `attempts`."""
-        trusts_new_keys = self._committer.trusts_new_keys
-        return self._staging.plan(CommitWork(self.head), key, exact=exact, trusts_new_keys=trusts_new_keys)
+    def attempts(self, work: CommitWork, stamp: Stamp) -> Iterator[AbstractContextManager[None]]:
+        """Attempts to commit what the block of each lets `take` have, until one is made.
 
-    def attempts(
-        self, work: CommitWork, stamp: Stamp, key: Sequence[str] | None, *, exact: bool
-    ) -> Iterator[AbstractContextManager[Stage]]:
-        """Attempts to commit changes whose rows the resolved ts of a stamp covers, until one is made.
-
-        Each gives how changes are staged for the head that it found: what `plan` gave, unless another writer was first.
-        Its block stages them so, and lets `take` have what became of them.
-
-        The table is `exact` if it holds exactly the rows of the resolved ts that it is stamped with, so that
-        `ChangeBatch.fresh` may be trusted: not in the first steps after a load or a start in the middle.
-
-        Args:
-            work: What the commit is for.
-            stamp: Its stamp.
-            key: Columns of the key; None for a table without one.
-            exact: See above.
+        Each is for the head that it found, which may be that of another writer who was first.
 
         Raises:
             TableMismatch: The table does not fit the changes, or belongs to another changefeed.
             CheckpointConflict: Another applier wrote the table.
             TransientError: Storage or catalog did not answer.
         """
-        for attempt in self._attempts(work, stamp):
-            yield self._planned(attempt, work, key, exact=exact)
+        for attempt in self._committer.attempts(stamp):
+            yield self._attempt(attempt, work, stamp)
+        OUTAGES.worked("lake")
+        index = self._index
+        # Of a commit that came late the files are not those of the newest attempt.
+        if index is None or index.snapshot_id != work.base or work.truncates or self._committer.is_late:
+            self._index = None
+        else:
+            index.advance(self._committer.made, work.rows or (), work.deletes.state)
 
     @contextmanager
-    def _planned(
-        self, attempt: AbstractContextManager[None], work: CommitWork, key: Sequence[str] | None, *, exact: bool
-    ) -> Iterator[Stage]:
-        with attempt:
-            trusts_new_keys = self._committer.trusts_new_keys
-            yield self._staging.plan(work, key, exact=exact, trusts_new_keys=trusts_new_keys)
+    def _attempt(self, attempt: AbstractContextManager[int | None], work: CommitWork, stamp: Stamp) -> Iterator[None]:
+        with attempt as head:
+            work.base, work.deletes, work.deleted, work.not_found = head, Deletes(), 0, 0
+            try:
+                yield
+            except BaseException:
+                # Nothing that it read or wrote may count in the next attempt.
+                self._index = work.rows = None
+                raise
+            failpoints.reach("data-files-staged")
+            self._committer.send(work.change(self.table, stamp))
+
+    def plan(self, key: Sequence[str] | None, *, exact: bool, work: CommitWork | None = None) -> Stage:
+        """How changes are staged for the head of an attempt; without one, for the table as it is now.
+
+        It is the same object while that is as good. The table is `exact` if it holds exactly the rows of the resolved
+        ts that it is stamped with, so that `ChangeBatch.fresh` may be trusted: not in the first steps after a load or a
+        start in the middle. A table without a key has None.
+
+        Raises:
+            TableMismatch, TransientError: As `attempts`.
+        """
+        work = work or CommitWork(self.head)
+        layout = self.table.file_layout
+        if key is None:
+            columns = [field for field in layout.schema.fields if not pa.types.is_nested(field.arrow)]
+        else:
+            # A row that another writer added may have a key that is new upstream.
+            columns, exact = _fields(self.table, key), exact and self._committer.trusts_new_keys
+        index, needs_rows = self._index_of(work, columns), work.needs_rows(layout.schema.id)
+        new_keys = None if isinstance(self.storage, JavaStorage) else self._new_keys
+        stage = Stage(layout, index, self.storage, exact, needs_rows, new_keys)
+        kept = self._planned
+        if kept is None or kept.index is not index or kept != stage:
+            self._planned = kept = stage
+        return kept
+
+    def _index_of(self, work: CommitWork, columns: Sequence[Field]) -> FileIndex:
+        """The index of the head of this work. The one in memory is good for it exactly if it is of that snapshot: the
+        fence lets no other writer slip in between two commits unnoticed.
+        """
+        with timed(work.seconds, "plan"):
+            kept, head = self._index, work.base
+            if kept is None or kept.snapshot_id != head or kept.columns != tuple(columns):
+                kept = self._index = read_index(str(self.table), head, columns, self.table.scan)
+        return kept
 
     def take(self, work: CommitWork, staged: StagedBatch) -> bool:
         """Let what became of changes be what an attempt commits; False if they must be staged as not exact instead.
@@ -168,7 +270,28 @@ class TableWriter:
         Raises:
             TableIncomplete: The table must be complete, and lacks a row that they update or delete, or has a new one.
         """
-        return self._staging.take(work, staged)
+        if staged.holds_new:
+            if work.is_complete:
+                what = f"Table {self.table} holds a row that the feed inserts, as if deletes were left out"
+                raise TableIncomplete(f"{what} (changefeed.filtered).", _FILTERED)
+            return False
+        for part, seconds in staged.seconds.items():
+            work.seconds[part] = work.seconds.get(part, 0.0) + seconds
+        work.not_found = max(0, staged.missing)
+        if work.is_complete and work.not_found:
+            what = (
+                f"Table {self.table} does not hold {counted(work.not_found, 'row')} that the feed updates or deletes."
+            )
+            raise TableIncomplete(what, _FILTERED)
+        if staged.rows is not None:
+            work.rows, work.upserted, work.schema_id = staged.rows, staged.upserted, self.table.schema.id
+        layout, files = self.table.file_layout, {} if self._index is None else self._index.files
+        stage = stage_vectors if layout.format_version >= 3 else stage_position_deletes
+        with timed(work.seconds, "deletes"):
+            # Tasks elsewhere may have read them: without them the rows that were dead before would live again.
+            load_deleted([files[path] for path in staged.living], self.storage)
+            work.deletes, work.deleted = stage(staged.living, files, self.storage, layout.place), staged.deleted
+        return True
 
     def applied(self, work: CommitWork) -> Applied:
         """What a commit did, once it is made."""
@@ -177,27 +300,15 @@ class TableWriter:
 
     def stamp(self, stamp: Stamp, unset: Sequence[str] = ()) -> Applied:
         """Make a commit that changes no row and only says how far the table is; `unset` are properties to remove."""
-        work = CommitWork()
-        for attempt in self._attempts(work, stamp, unset):
-            with attempt:
-                pass
-        return self.applied(work)
+        return self._commit(CommitWork(unset=unset), stamp)
 
     def truncate(self, stamp: Stamp) -> Applied:
         """Remove every row."""
-        self._staging.index = None
-        for attempt in self._committer.attempts(stamp):
-            with attempt:
-                self._committer.send(self._change(stamp, CommitWork(), truncate=True))
-        return Applied(self._committer.made, 0, 0, {})
+        return self._commit(CommitWork(truncates=True), stamp)
 
     def delete_where(self, columns: Sequence[str], predicate: Predicate, stamp: Stamp) -> Applied:
         """Remove the rows that a predicate names, which is called with some columns of some rows at a time."""
-        work = CommitWork()
-        for attempt in self._attempts(work, stamp):
-            with attempt:
-                self._staging.where(work, columns, predicate)
-        return self.applied(work)
+        return self._commit(CommitWork(), stamp, lambda work: self._leave_out(work, columns, predicate))
 
     def append(self, rows: Staged, stamp: Stamp) -> Applied:
         """Add rows that replace none.
@@ -205,55 +316,43 @@ class TableWriter:
         Raises:
             CheckpointConflict: Another process has written the table since this writer last looked.
         """
-        work, base = CommitWork(), self.head
-        for attempt in self._attempts(work, stamp):
-            with attempt:
-                if work.base != base:
-                    raise CheckpointConflict(f"Another process writes table {self.table}.")
-                self._staging.take_rows(work, rows)
-        return self.applied(work)
+        base = self.head
+
+        def stage(work: CommitWork) -> None:
+            if work.base != base:
+                raise CheckpointConflict(f"Another process writes table {self.table}.")
+            work.take_rows(rows, self.table.schema.id)
+
+        return self._commit(CommitWork(), stamp, stage)
 
     def exchange_where(self, columns: Sequence[str], predicate: Predicate, rows: Staged, stamp: Stamp) -> Applied:
         """Remove the rows that a predicate names as in `delete_where`, and add the rows that are staged."""
-        work = CommitWork()
-        for attempt in self._attempts(work, stamp):
+
+        def stage(work: CommitWork) -> None:
+            work.take_rows(rows, self.table.schema.id)
+            self._leave_out(work, columns, predicate)
+
+        return self._commit(CommitWork(), stamp, stage)
+
+    def _leave_out(self, work: CommitWork, columns: Sequence[str], predicate: Predicate) -> None:
+        fields = _fields(self.table, columns)
+        files = list(self._index_of(work, fields).files.values())
+        load_deleted(files, self.storage)
+        find = partial(stage_where, predicate, fields, self.storage)
+        found = run_on_groups(self.table, "look for rows in", find, groups(files), files, self.storage)
+        self.take(work, StagedBatch.sum(list(found)))
+
+    def _commit(self, work: CommitWork, stamp: Stamp, stage: Callable[[CommitWork], None] = lambda _: None) -> Applied:
+        for attempt in self.attempts(work, stamp):
             with attempt:
-                self._staging.take_rows(work, rows)
-                self._staging.where(work, columns, predicate)
+                stage(work)
         return self.applied(work)
 
-    def _attempts(
-        self, work: CommitWork, stamp: Stamp, unset: Sequence[str] = ()
-    ) -> Iterator[AbstractContextManager[None]]:
-        """Attempts to commit what the block of each stages in `work`, until one is made; see `Committer.attempts`."""
-        for attempt in self._committer.attempts(stamp):
-            yield self._attempt(attempt, work, stamp, unset)
-        OUTAGES.worked("lake")
-        self._staging.advance(work, None if self._committer.is_late else self._committer.made)
 
-    @contextmanager
-    def _attempt(
-        self, attempt: AbstractContextManager[int | None], work: CommitWork, stamp: Stamp, unset: Sequence[str]
-    ) -> Iterator[None]:
-        with attempt as head:
-            work.base, work.deletes, work.deleted, work.not_found = head, Deletes(), 0, 0
-            try:
-                yield
-            except BaseException:
-                # Nothing that it read or wrote may count in the next attempt.
-                self._staging.index = work.rows = None
-                raise
-            failpoints.reach("data-files-staged")
-            self._committer.send(replace(self._change(stamp, work), unset=unset))
-
-    def _change(self, stamp: Stamp, staged: CommitWork, *, truncate: bool = False) -> Change:
-        return Change(
-            rows=staged.rows or (),
-            deletes=staged.deletes.files,
-            replaced=staged.deletes.replaced,
-            touched=list(staged.deletes.state),
-            truncate=truncate,
-            summary=stamp.summary(),
-            properties={**stamp.entries(), **own_columns(self.table), **(staged.lacking if staged.not_found else {})},
-            schema_id=staged.schema_id,
-        )
+def _fields(table: Table, names: Sequence[str]) -> list[Field]:
+    fields = {field.name: field for field in table.schema.fields}
+    missing = [name for name in names if name not in fields]
+    if missing:
+        what = f"Table {table} has no key column {', '.join(missing)}"
+        raise TableMismatch(what, "Drop the table and backfill it.")
+    return [fields[name] for name in names]

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from applier.changefeed.partitioning import Partition, Partitioning
-from applier.changefeed.table import Column, ColumnType, TableVersion
+from applier.changefeed.table import Column, ColumnType, Partition, Partitioning, TableVersion
 from applier.ddl.actions import AddColumn, CreateTable
 from applier.ddl.parser import parse
 

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from applier.changefeed.partitioning import Partition, Partitioning
-from applier.changefeed.table import Column, ColumnType, Index, TableName
+from applier.changefeed.table import Column, ColumnType, Index, Partition, Partitioning, TableName
 from applier.ddl.actions import (
     Action,
     AddColumn,

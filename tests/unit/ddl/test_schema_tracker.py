@@ -7,8 +7,7 @@ from dataclasses import replace
 import pytest
 
 from applier.changefeed.event import SchemaChange
-from applier.changefeed.partitioning import Partition, Partitioning
-from applier.changefeed.table import Column, ColumnType, Index, TableName, TableVersion
+from applier.changefeed.table import Column, ColumnType, Index, Partition, Partitioning, TableName, TableVersion
 from applier.ddl.actions import (
     AddColumn,
     AddIndex,
@@ -49,10 +48,9 @@ FROM_ROWS = replace(BEFORE, indexes=(), handle_key=("id",))
 
 def after(*actions: object, before: TableVersion = BEFORE) -> TableVersion:
     """A table after actions."""
-    version: TableVersion | None = before
+    version = before
     for action in actions:
         version = apply(version, action, 2)  # type: ignore[arg-type]
-    assert version is not None
     return version
 
 
@@ -87,7 +85,9 @@ def test_a_changed_table_has_the_new_version() -> None:
     """The number changes with columns and keys, and with nothing else."""
     assert after(AddColumn(T, NEW)).version == 2
     assert after(NoRows(T)) is BEFORE
-    assert after(RenameTable(T, V)) == replace(BEFORE, name=V)
+    tables = Tables([BEFORE])
+    tables.apply(RenameTable(T, V), 2)
+    assert tables.get(V) == replace(BEFORE, name=V)
 
 
 def test_a_renamed_column_stays_in_its_indexes() -> None:
@@ -238,7 +238,6 @@ def test_keys_alone_are_left_as_they_are() -> None:
 
 def test_tables_that_are_not_known_stay_so() -> None:
     """An action on a table that the feed never described does not invent it."""
-    assert apply(None, AddColumn(T, NEW), 2) is None
     tables = Tables()
     tables.apply(AddColumn(T, NEW), 2)
     tables.apply(RecoverTable(T), 2)
@@ -248,7 +247,6 @@ def test_tables_that_are_not_known_stay_so() -> None:
 
 def test_a_created_table_has_the_new_version() -> None:
     """What the statement describes gets the number, also in place of a table that is there."""
-    assert apply(None, CreateTable(T, BEFORE), 7) == replace(BEFORE, version=7)
     tables = Tables([FROM_ROWS])
     tables.apply(CreateTable(T, BEFORE), 7)
     assert tables.get(T) == replace(BEFORE, version=7)

@@ -90,7 +90,8 @@ def is_lossless(old: ColumnType, new: ColumnType, arrow: pa.DataType) -> bool:
         return False
     match kind:
         case "int" | "bit":
-            return _is_wider(numbers.bounds(old), numbers.bounds(new)) and not pa.types.is_boolean(arrow)
+            (low, high), (lowest, highest) = numbers.bounds(old), numbers.bounds(new)
+            return lowest <= low and high <= highest and not pa.types.is_boolean(arrow)
         case "decimal":
             return _is_finer(old, new)
         case "real":
@@ -157,10 +158,6 @@ def _by_text(read: Cast) -> Cast:
 def _by_whole(read: Cast) -> Cast:
     """A cast that goes on from the whole numbers that the old values are."""
     return lambda values, step: read(numbers.whole_of(values, step), step)
-
-
-def _is_wider(old: tuple[int, int], new: tuple[int, int]) -> bool:
-    return new[0] <= old[0] and old[1] <= new[1]
 
 
 def _keeps_seconds(old: ColumnType, new: ColumnType, *, is_text: bool) -> bool:

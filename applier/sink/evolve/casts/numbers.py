@@ -56,7 +56,9 @@ def fit_whole(numbers: Array, step: ConvertField) -> Array:
         ValueError: A number is out of range.
     """
     lowest, highest = (0, 1) if pa.types.is_boolean(step.new_arrow) else bounds(step.new)
-    _check(numbers, lowest, highest)
+    found: Any = pc.min_max(numbers).as_py()
+    if found["min"] is not None and not (lowest <= found["min"] and found["max"] <= highest):
+        raise ValueError
     if pa.types.is_boolean(step.new_arrow):
         return numbers.cast(pa.int64()).cast(pa.bool_())
     return numbers.cast(step.new_arrow)
@@ -141,9 +143,3 @@ def _refuse_negative(values: Array, kind: ColumnType) -> None:
         lowest = pc.min(values).as_py()
         if lowest is not None and lowest < 0:
             raise ValueError
-
-
-def _check(numbers: Array, lowest: int, highest: int) -> None:
-    found: Any = pc.min_max(numbers).as_py()
-    if found["min"] is not None and not (lowest <= found["min"] and found["max"] <= highest):
-        raise ValueError

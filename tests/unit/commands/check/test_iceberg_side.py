@@ -7,8 +7,7 @@ from dataclasses import replace
 import pyarrow as pa
 import pytest
 
-from applier.changefeed.partitioning import Partition, Partitioning
-from applier.changefeed.table import Column, ColumnType, Index, TableName, TableVersion
+from applier.changefeed.table import Column, ColumnType, Index, Partition, Partitioning, TableName, TableVersion
 from applier.commands.check.command import check
 from applier.commands.check.report import TableAnswer, TableReport
 from tests.fake_registry import FakeRegistry

@@ -15,8 +15,7 @@ from pyiceberg.schema import Schema
 from pyiceberg.table import Table
 
 from applier.changefeed.checkpoint import Checkpoint, Holder, Tracked
-from applier.changefeed.partitioning import Partitioning
-from applier.changefeed.table import TableName, TableVersion
+from applier.changefeed.table import Partitioning, TableName, TableVersion
 from applier.config import settings
 from applier.config.settings import Config
 from applier.sink.control.rows import checkpoint_row, version_rows

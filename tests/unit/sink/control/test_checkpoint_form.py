@@ -10,9 +10,8 @@ import pytest
 from applier.changefeed.checkpoint import Checkpoint, Holder, Moving, RequestOutcome, Resuming, Stop, Tracked
 from applier.changefeed.completeness import LIVE, Completeness, Reason, Why
 from applier.changefeed.message import TopicPartition
-from applier.changefeed.partitioning import Partition, Partitioning
 from applier.changefeed.position import DdlId, FeedPosition, Reading
-from applier.changefeed.table import TableName
+from applier.changefeed.table import Partition, Partitioning, TableName
 from applier.errors import TableMismatch, TerminalError
 from applier.sink.control.checkpoint_form import from_json, to_json
 from applier.wording import WAY_FROM_OTHER_FORM

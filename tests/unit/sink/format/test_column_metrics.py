@@ -30,7 +30,7 @@ from applier.sink.format.bounds import decode_bound, ordered
 from applier.sink.format.column_metrics import cut_lower, cut_upper, encode_bound, metrics
 from applier.sink.format.storage import LocalStorage
 from applier.sink.format.types import TableSchema, schema_json
-from applier.sink.write import rows as rows_of
+from applier.sink.write import file_writer
 
 MOMENT = datetime(1969, 12, 31, 23, 59, 59, 999999, tzinfo=UTC)
 
@@ -128,10 +128,10 @@ def written(
     folder: Path, monkeypatch: pytest.MonkeyPatch, kinds: dict[str, Any], rows: Any, properties: dict[str, str]
 ) -> tuple[Any, TableSchema]:
     """Metrics of a file with several row groups."""
-    monkeypatch.setattr(rows_of, "GROUP_BYTES", 1000)
+    monkeypatch.setattr(file_writer, "GROUP_BYTES", 1000)
     schema = TableSchema.parse(schema_json(pa.schema(kinds)))
-    table = rows_of.conform("t", pa.table(rows, schema=pa.schema(kinds)), schema)
-    [file] = rows_of.write(table, LocalStorage(), lambda name: str(folder / name))
+    table = file_writer.conform("t", pa.table(rows, schema=pa.schema(kinds)), schema)
+    [file] = file_writer.write_files(table, LocalStorage(), lambda name: str(folder / name))
     return metrics(file.footer, schema.fields, ["id"], properties), schema
 
 

@@ -10,7 +10,7 @@ from pyiceberg.schema import Schema
 from applier.changefeed.table import ColumnType
 from applier.changefeed.types import arrow_type as upstream_type
 from applier.errors import TableMismatch
-from applier.sink.format.types import TableSchema, arrow_type, iceberg_type, scalar_of, schema_json
+from applier.sink.format.types import Field, TableSchema, arrow_type, default_of, iceberg_type, schema_json
 
 UPSTREAM = ["tinyint", "bigint", "float", "double", "date", "datetime", "timestamp", "time", "json", "blob", "vector"]
 
@@ -86,4 +86,4 @@ def test_type_that_cannot_be_written_is_refused(kind: str) -> None:
 )
 def test_defaults_are_read_from_single_value_json(kind: pa.DataType, value: Any, text: str) -> None:
     """An initial default has the value that Iceberg's JSON says."""
-    assert str(scalar_of(kind, value).as_py()) == text
+    assert str(default_of(Field(1, "c", iceberg_type(kind), kind, False, value)).as_py()) == text

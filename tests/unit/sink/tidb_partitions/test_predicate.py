@@ -10,8 +10,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from applier.changefeed.partitioning import Partition, Partitioning
-from applier.changefeed.table import Column, ColumnType, Index, TableName, TableVersion
+from applier.changefeed.table import Column, ColumnType, Index, Partition, Partitioning, TableName, TableVersion
 from applier.changefeed.types import arrow_type
 from applier.errors import SchemaChangeRefused
 from applier.sink.tidb_partitions.predicate import rows_of

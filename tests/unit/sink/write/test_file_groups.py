@@ -31,7 +31,7 @@ from applier.sink.write.deletes import encode_vector, load_deleted, puffin
 from applier.sink.write.file_groups import FileRows, bytes_of, groups, run_on_groups
 from applier.sink.write.file_index import IndexedFile, read_index
 from applier.sink.write.file_writer import FileWriter
-from applier.sink.write.lookup import positions_where
+from applier.sink.write.stage import stage_where
 
 STORAGE = LocalStorage()
 COLUMNS: dict[str, Any] = {"id": pa.int64(), "v": pa.string()}
@@ -175,7 +175,7 @@ def test_rows_move_and_go_by_a_predicate(tmp_path: Path, tasks: Tasks | None) ->
 
 
 def _gone(storage: LocalStorage, group: Sequence[FileRows]) -> dict[str, BitMap64]:
-    return positions_where(group, SCHEMA.fields[:1], is_high, storage)
+    return stage_where(is_high, SCHEMA.fields[:1], storage, group).living
 
 
 def test_what_all_rows_have_is_asked_of_each_group(tmp_path: Path, tasks: Tasks | None) -> None:
@@ -207,7 +207,7 @@ def test_merged_files_keep_the_identity_of_rows(tmp_path: Path, tasks: Tasks | N
 
 def test_large_files_are_cut_between_row_groups(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Each row is in one group, however its file is cut, and the groups keep the order."""
-    monkeypatch.setattr("applier.sink.write.rows.GROUP_BYTES", 100)
+    monkeypatch.setattr("applier.sink.write.file_writer.GROUP_BYTES", 100)
     rows = pa.Table.from_arrays([pa.array(range(100)), pa.array(["x"] * 100)], schema=SCHEMA.arrow)
     layout = FileLayout(
         "shop.t", str(tmp_path), SCHEMA, {"spec-id": 0, "fields": []}, {"order-id": 0, "fields": []}, {}, 3

@@ -29,13 +29,13 @@ def test_a_key_that_is_there_is_found_among_those_taken_for_new(tmp_path: Path) 
     index = indexed(tmp_path, [1, 2], [3, 4])
     sample = NewKeySample("t", STORAGE)
 
-    assert sample.is_there(index, inserted(9, 4), (LONG,))
-    assert not sample.is_there(index, inserted(9), (LONG,))
-    assert not sample.is_there(index, inserted(4, fresh=False), (LONG,))
+    assert sample.is_there(index, inserted(9, 4))
+    assert not sample.is_there(index, inserted(9))
+    assert not sample.is_there(index, inserted(4, fresh=False))
     for known in index.files.values():
         if known.deleted is not None:
             known.deleted |= type(known.deleted)([1])
-    assert not sample.is_there(index, inserted(4), (LONG,))
+    assert not sample.is_there(index, inserted(4))
 
 
 def test_the_rows_written_pay_for_the_search(tmp_path: Path) -> None:
@@ -44,8 +44,8 @@ def test_the_rows_written_pay_for_the_search(tmp_path: Path) -> None:
     index = indexed(tmp_path, keys)
     sample = NewKeySample("t", STORAGE)
 
-    first = [sample.is_there(index, inserted(5), (LONG,)) for _ in range(50)]
-    later = [sample.is_there(index, inserted(*keys), (LONG,)) for _ in range(FILE_COST // 200)]
+    first = [sample.is_there(index, inserted(5)) for _ in range(50)]
+    later = [sample.is_there(index, inserted(*keys)) for _ in range(FILE_COST // 200)]
 
     assert FIRST_CREDIT // FILE_COST - 2 <= sum(first) <= FIRST_CREDIT // FILE_COST
     assert 1 <= sum(later) <= 3

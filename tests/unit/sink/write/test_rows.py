@@ -12,7 +12,7 @@ from applier.config.table_layout import SortField
 from applier.errors import TableMismatch, TransientError, ValueRefused
 from applier.sink.format.storage import LocalStorage
 from applier.sink.format.types import FIELD_ID, TableSchema, schema_json
-from applier.sink.write import rows as rows_of
+from applier.sink.write import file_writer
 
 
 def table(*columns: tuple[str, pa.DataType], key: tuple[str, ...] = ()) -> TableSchema:
@@ -38,7 +38,7 @@ def table(*columns: tuple[str, pa.DataType], key: tuple[str, ...] = ()) -> Table
 )
 def test_values_that_fit_are_cast_exactly(source: pa.DataType, target: pa.DataType, value: Any, expected: Any) -> None:
     """A batch in the upstream's types lands in a table whose columns are as wide or wider."""
-    found = rows_of.conform("t", pa.table({"c": pa.array([value, None], source)}), table(("c", target)))
+    found = file_writer.conform("t", pa.table({"c": pa.array([value, None], source)}), table(("c", target)))
 
     assert found["c"].to_pylist() == [expected, None]
     assert found.schema.field("c").metadata == {FIELD_ID: b"1"}
@@ -57,7 +57,7 @@ def test_values_that_fit_are_cast_exactly(source: pa.DataType, target: pa.DataTy
 def test_value_that_does_not_fit_is_refused(source: pa.DataType, target: pa.DataType, value: Any) -> None:
     """Nothing is rounded, wrapped or cut: the refusal names table and column, not the value."""
     with pytest.raises(ValueRefused, match="A value for column c of table t does not fit") as refused:
-        rows_of.conform("t", pa.table({"c": pa.array([value], source)}), table(("c", target)))
+        file_writer.conform("t", pa.table({"c": pa.array([value], source)}), table(("c", target)))
 
     assert str(value) not in str(refused.value)
 
@@ -75,42 +75,42 @@ def test_value_that_does_not_fit_is_refused(source: pa.DataType, target: pa.Data
 def test_column_of_another_kind_is_a_mismatch(source: pa.DataType, target: pa.DataType) -> None:
     """A column whose type can never hold the upstream's values stops the table before any value is looked at."""
     with pytest.raises(TableMismatch, match="Column c of table t is .* cannot hold upstream values"):
-        rows_of.conform("t", pa.table({"c": pa.array([], source)}), table(("c", target)))
+        file_writer.conform("t", pa.table({"c": pa.array([], source)}), table(("c", target)))
 
 
 def test_columns_are_matched_by_name() -> None:
     """Order does not matter, a column without image is NULL, and one without a place is named."""
     schema = table(("a", pa.int32()), ("b", pa.int32()), ("id", pa.int32()), key=("id",))
 
-    found = rows_of.conform("t", pa.table({"id": [1], "a": [2]}), schema)
+    found = file_writer.conform("t", pa.table({"id": [1], "a": [2]}), schema)
 
     assert found.to_pylist() == [{"a": 2, "b": None, "id": 1}]
     with pytest.raises(TableMismatch, match="no column z, .*Columns are: a, b, id"):
-        rows_of.conform("t", pa.table({"z": [1]}), schema)
+        file_writer.conform("t", pa.table({"z": [1]}), schema)
     with pytest.raises(ValueRefused, match="Column id of table t is required but 1 row has"):
-        rows_of.conform("t", pa.table({"a": [1]}), schema)
+        file_writer.conform("t", pa.table({"a": [1]}), schema)
 
 
 def test_keys_must_be_there_in_the_right_type() -> None:
     """A key column that is missing or of another kind is a mismatch, not a key that is never found."""
     fields = table(("id", pa.int64())).fields
 
-    assert rows_of.conform_keys("t", pa.table({"id": pa.array([1], pa.int32())}), fields)["id"].type == pa.int64()
+    assert file_writer.conform_keys("t", pa.table({"id": pa.array([1], pa.int32())}), fields)["id"].type == pa.int64()
     with pytest.raises(TableMismatch, match="no key column id"):
-        rows_of.conform_keys("t", pa.table({"x": [1]}), fields)
+        file_writer.conform_keys("t", pa.table({"x": [1]}), fields)
     with pytest.raises(TableMismatch, match="Key column id of table t is long") as refused:
-        rows_of.conform_keys("t", pa.table({"id": ["1"]}), fields)
+        file_writer.conform_keys("t", pa.table({"id": ["1"]}), fields)
     assert "applier load -c FILE" in refused.value.hint
 
 
 def test_files_are_cut_at_the_target_size(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A batch beyond the target size becomes several files, in order, each with field ids and statistics."""
-    monkeypatch.setattr(rows_of, "GROUP_BYTES", 4000)
+    monkeypatch.setattr(file_writer, "GROUP_BYTES", 4000)
     schema = table(("a.b", pa.int64()), ("1st", pa.decimal128(9, 2)))
     values = pa.table({"a.b": list(range(2000)), "1st": pa.array([Decimal(1)] * 2000)})
-    rows = rows_of.sort(rows_of.conform("t", values, schema), [SortField("a.b")])
+    rows = file_writer.sort(file_writer.conform("t", values, schema), [SortField("a.b")])
 
-    written = rows_of.write(rows, LocalStorage(), lambda name: str(tmp_path / "new" / name), 3000)
+    written = file_writer.write_files(rows, LocalStorage(), lambda name: str(tmp_path / "new" / name), 3000)
 
     assert [Path(file.path).stat().st_size for file in written] == [file.size for file in written]
     files = [pq.ParquetFile(file.path) for file in written]
@@ -126,20 +126,20 @@ def test_files_are_cut_at_the_target_size(tmp_path: Path, monkeypatch: pytest.Mo
 def test_storage_that_fails_is_an_error_of_ours(tmp_path: Path) -> None:
     """A file that cannot be written is reported by its location."""
     (tmp_path / "file").write_text("")
-    rows = rows_of.conform("t", pa.table({"a": [1]}), table(("a", pa.int64())))
+    rows = file_writer.conform("t", pa.table({"a": [1]}), table(("a", pa.int64())))
 
     with pytest.raises(TransientError, match="Cannot write"):
-        rows_of.write(rows, LocalStorage(), lambda name: str(tmp_path / "file" / name))
+        file_writer.write_files(rows, LocalStorage(), lambda name: str(tmp_path / "file" / name))
     with pytest.raises(TransientError, match="Cannot write /dev/full: No space left on device."):
-        rows_of.write(rows, LocalStorage(), lambda name: "/dev/full")
+        file_writer.write_files(rows, LocalStorage(), lambda name: "/dev/full")
 
 
 def test_rows_are_sorted_as_the_order_of_the_table_says() -> None:
     """NULL comes first where a column ascends and last where it descends; equal rows keep their order."""
     values = pa.table({"a": [1, None, 2, 1, None], "b": [None, "x", "y", "z", "z"], "n": [0, 1, 2, 3, 4]})
 
-    found = rows_of.sort(values, [SortField("a"), SortField("b", descending=True)])
-    backwards = rows_of.sort(values, [SortField("a", descending=True)])
+    found = file_writer.sort(values, [SortField("a"), SortField("b", descending=True)])
+    backwards = file_writer.sort(values, [SortField("a", descending=True)])
 
     assert found["n"].to_pylist() == [4, 1, 3, 0, 2]
     assert backwards["n"].to_pylist() == [2, 0, 3, 1, 4]
