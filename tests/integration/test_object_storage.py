@@ -79,3 +79,31 @@ def test_a_commit_asks_for_nothing_that_is_known(world: World, asked: Callable[[
         "control PUT": 4,
     }
     assert idle == {}
+
+
+def test_a_compaction_reads_each_small_file_once(world: World, asked: Callable[[], Counter[str]]) -> None:
+    """The metadata is known, as this process wrote it."""
+    files = 12
+    world.settings |= {"source": {"messages_per_step": 2}, "maintenance": {"small_files": files, "tasks": ["compact"]}}
+    world.create("a")
+    world.resolve()
+    for key in range(files):
+        world.put("a", key)
+        world.resolve()
+    with world.applier() as pipeline:
+        for _ in range(files):
+            assert pipeline.step().moved
+        asked()
+        assert pipeline.step().moved
+        asked()
+        # What is due is done before the next step.
+        pipeline.step()
+
+        compaction = asked()
+    assert {kind: number for kind, number in compaction.items() if kind.startswith("data")} == {
+        "data HEAD": files,
+        "data GET": files,
+        "data PUT": 1,
+    }
+    # Each file was in a manifest of its own, which is written again without it.
+    assert sum(compaction.values()) <= 3 * files + 4

@@ -6,11 +6,13 @@ import errno
 import tempfile
 import uuid
 from collections import OrderedDict
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any, Protocol, cast
+from typing import Any, Protocol, TypeVar, cast
 
+import pyarrow as pa
 from pyarrow.fs import FileSelector, S3FileSystem
 from pyiceberg.io import SCHEMA_TO_FILE_IO, FileIO, load_file_io
 from pyiceberg.io.pyarrow import PyArrowFileIO
@@ -19,10 +21,19 @@ from applier.errors import OutsideRefused, TransientError, reason_of
 from applier.runtime.jvm.executors import SHARED
 from applier.runtime.logs import logger
 
+_T = TypeVar("_T")
+_R = TypeVar("_R")
+
 _LASTING = frozenset(
     {errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOTDIR, errno.EISDIR, errno.ENAMETOOLONG, errno.ELOOP}
 )
 """Errors of a file system that come again. A full disk or a lost mount is not among them: both may be mended."""
+
+_WHOLE_BYTES = 2 << 20
+"""Files up to so many bytes are read whole: a second request takes longer than the rest of such a file."""
+
+READERS = 16
+"""Files of a storage elsewhere that are read at the same time for one table."""
 
 _RIGHTS = "check catalog.warehouse and the rights of the user that applier, or its executors, run as."
 
@@ -30,8 +41,8 @@ _RIGHTS = "check catalog.warehouse and the rights of the user that applier, or i
 class Storage(Protocol):
     """Files by location. Threads may share one; every call may block on the network and may be repeated."""
 
-    def open(self, location: str) -> Any:
-        """A seekable binary file to read; the caller closes it.
+    def open(self, location: str, size: int | None = None) -> Any:
+        """A seekable binary file to read; the caller closes it. `size` are its bytes, where they are known.
 
         Raises:
             TransientError: The storage does not answer, or there is no such file.
@@ -51,8 +62,9 @@ class LocalStorage:
     Locations are taken as they are, not as URLs: a `?` or `%` in a table's name belongs to the path.
     """
 
-    def open(self, location: str) -> Any:
+    def open(self, location: str, size: int | None = None) -> Any:
         """See `Storage.open`."""
+        del size
         with reported("read", location):
             return Path(local_path(location)).open("rb")
 
@@ -92,10 +104,14 @@ class RemoteStorage:
         with reported("remove", location):
             self._io.delete(location)
 
-    def open(self, location: str) -> Any:
-        """See `Storage.open`."""
+    def open(self, location: str, size: int | None = None) -> Any:
+        """See `Storage.open`. A small file is read in one request."""
         with reported("read", location):
-            return self._io.new_input(location).open()
+            file = self._io.new_input(location).open()
+            if size is None or size > _WHOLE_BYTES:
+                return file
+            with file:
+                return pa.BufferReader(file.read(size))
 
     def create(self, location: str) -> Any:
         """See `Storage.create`."""
@@ -168,18 +184,30 @@ def local_path(location: str) -> str:
     return "/" + path.lstrip("/") if path.startswith("//") else path
 
 
-def read_range(storage: Storage, location: str, offset: int, length: int) -> bytes:
-    """Some bytes of a file.
+def read_ranges(
+    storage: Storage, location: str, ranges: Sequence[tuple[int, int]], size: int | None = None
+) -> list[bytes]:
+    """Bytes of a file, by offset and length; `size` as of `Storage.open`.
 
     Raises:
         TransientError: The file is missing or shorter.
     """
-    with reported("read", location), storage.open(location) as file:
-        file.seek(offset)
-        found = bytes(file.read(length))
-    if len(found) != length:
-        raise TransientError(f"File {location} ends before byte {offset + length}")
+    found = []
+    with reported("read", location), storage.open(location, size) as file:
+        for offset, length in ranges:
+            file.seek(offset)
+            found.append(bytes(file.read(length)))
+            if len(found[-1]) != length:
+                raise TransientError(f"File {location} ends before byte {offset + length}")
     return found
+
+
+def read_each(storage: Storage, read: Callable[[_T], _R], items: Sequence[_T]) -> list[_R]:
+    """What is read for each item, in their order: at the same time where each waits for an answer from elsewhere."""
+    if not isinstance(storage, RemoteStorage) or len(items) < 2:
+        return list(map(read, items))
+    with ThreadPoolExecutor(min(READERS, len(items)), thread_name_prefix="read") as pool:
+        return list(pool.map(read, items))
 
 
 def write_bytes(storage: Storage, location: str, body: bytes) -> None:

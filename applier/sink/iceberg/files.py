@@ -39,6 +39,11 @@ class DeleteFile:
         return self.format == "puffin"
 
     @property
+    def size(self) -> int:
+        """Bytes of its file."""
+        return int(self.json["file-size-in-bytes"])
+
+    @property
     def blob(self) -> tuple[int, int]:
         """Offset and length of a deletion vector in its file."""
         return int(self.json["content-offset"]), int(self.json["content-size-in-bytes"])
@@ -200,8 +205,9 @@ class JavaStorage:
     def __init__(self, handle: Any) -> None:
         self._io = handle.io()
 
-    def open(self, location: str) -> Any:
+    def open(self, location: str, size: int | None = None) -> Any:
         """See `Storage.open`."""
+        del size
         with translated(f"Cannot read {location}"):
             return _JavaReader(self._io.newInputFile(location), location)
 

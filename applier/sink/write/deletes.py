@@ -6,8 +6,10 @@ import json
 import struct
 import uuid
 import zlib
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import groupby
 from typing import Any
 
@@ -17,7 +19,7 @@ import pyarrow.parquet as pq
 from pyroaring import BitMap64
 
 from applier.errors import TableMismatch, TransientError
-from applier.sink.format.storage import Storage, read_range, reported, write_bytes
+from applier.sink.format.storage import Storage, read_each, read_ranges, reported, write_bytes
 from applier.sink.format.types import FIELD_ID
 from applier.sink.iceberg.files import DataFile, DeleteFile
 from applier.sink.write.file_index import IndexedFile
@@ -123,21 +125,29 @@ def load_deleted(files: Sequence[IndexedFile], storage: Storage) -> None:
     """
     unknown = {indexed.file.path: indexed for indexed in files if indexed.deleted is None}
     dead = {path: BitMap64() for path in unknown}
-    shared: dict[str, DeleteFile] = {}
+    vectors, shared = defaultdict[str, list[tuple[str, DeleteFile]]](list), dict[str, DeleteFile]()
     for path, indexed in unknown.items():
         for delete in indexed.file.deletes:
             if delete.is_vector:
-                offset, length = delete.blob
-                dead[path] |= decode_vector(read_range(storage, delete.path, offset, length))
+                vectors[delete.path].append((path, delete))
             else:
                 shared[delete.path] = delete
-    for delete in shared.values():
-        for path, positions in read_position_deletes(delete, storage).items():
-            if path in dead:
-                dead[path] |= BitMap64(positions)
+    for blobs in read_each(storage, partial(_read_vectors, storage), list(vectors.values())):
+        for path, positions in blobs:
+            dead[path] |= positions
+    for of_paths in read_each(storage, partial(read_position_deletes, storage=storage), list(shared.values())):
+        for path in of_paths.keys() & dead.keys():
+            dead[path] |= BitMap64(of_paths[path])
     # Once all is read: what an error leaves out would count as alive, and the next vector would bring it back.
     for path, indexed in unknown.items():
         indexed.deleted = dead[path]
+
+
+def _read_vectors(storage: Storage, of: Sequence[tuple[str, DeleteFile]]) -> list[tuple[str, BitMap64]]:
+    """The vectors of some data files, by the paths of these, which are all in one file."""
+    first = of[0][1]
+    blobs = read_ranges(storage, first.path, [delete.blob for _, delete in of], first.size)
+    return [(path, decode_vector(blob)) for (path, _), blob in zip(of, blobs, strict=True)]
 
 
 def encode_vector(positions: BitMap64) -> bytes:
@@ -182,7 +192,7 @@ def read_position_deletes(delete: DeleteFile, storage: Storage) -> dict[str, Pos
     if delete.format != "parquet":
         what = f"Delete file {delete.path} is in {delete.format} format"
         raise TableMismatch(what, "Run rewrite_position_delete_files or rewrite_data_files once.")
-    with reported("read", delete.path), storage.open(delete.path) as handle:
+    with reported("read", delete.path), storage.open(delete.path, delete.size) as handle:
         table = pq.read_table(handle, columns=["file_path", "pos"], use_threads=False)
     found = table.group_by("file_path", use_threads=False).aggregate([("pos", "list")])
     paths: list[Any] = found["file_path"].to_pylist()

@@ -66,7 +66,7 @@ class FileRows:
     def living(self, storage: Storage, fields: Sequence[Field]) -> Iterator[tuple[Positions, pa.Table]]:
         """Positions and some fields of the rows that are not dead, one row group at a time."""
         dead = np.array(self.file.deleted or (), np.int64)
-        with ParquetSource(storage, self.file.file.path) as source:
+        with ParquetSource(storage, self.file.file.path, self.file.file.size) as source:
             for group, (first, end) in enumerate(ranges(source.group_rows)):
                 if not self.first <= first < self.end:
                     continue

@@ -15,8 +15,9 @@ import pyarrow.compute as pc
 
 from applier.changefeed.packing import packed
 from applier.sink.format.bounds import Column, SortedKeys, numbers
-from applier.sink.format.storage import Storage
+from applier.sink.format.storage import Storage, read_each
 from applier.sink.format.types import Field
+from applier.sink.iceberg.files import DataFile
 from applier.sink.write.file_index import IndexedFile
 from applier.sink.write.key_cache import FILE_ROWS, LARGE, SMALL, GroupKeys, KeyCache, Keys, NumberKeys
 from applier.sink.write.parquet import ParquetSource, Positions, ranges
@@ -79,11 +80,12 @@ def read_located(
     storage: Storage, files: Mapping[str, IndexedFile], hits: Mapping[str, Positions], fields: Sequence[Field]
 ) -> pa.Table:
     """Columns of located rows, file after file in the order of `hits`."""
-    tables = []
-    for path, positions in hits.items():
-        with ParquetSource(storage, files[path].file.path) as source:
-            tables.append(source.take(positions, fields))
-    return pa.concat_tables(tables)
+
+    def read(path: str) -> pa.Table:
+        with ParquetSource(storage, path, files[path].file.size) as source:
+            return source.take(hits[path], fields)
+
+    return pa.concat_tables(read_each(storage, read, list(hits)))
 
 
 def remember(path: str, fields: Sequence[Field], columns: pa.Table) -> None:
@@ -117,8 +119,8 @@ class _Search:
         """Positions by path, of those of the files that have hits."""
         hits = defaultdict(list)
         unordered: list[tuple[str, int, pa.Table]] = []
-        for indexed in files:
-            for group in self._groups(indexed):
+        for indexed, groups in zip(files, read_each(self.storage, self._groups, files), strict=True):
+            for group in groups:
                 if isinstance(group.keys, pa.Table):
                     unordered.append((indexed.file.path, group.first, group.keys))
                 elif group.keys is not None:
@@ -135,7 +137,7 @@ class _Search:
         path, cache = indexed.file.path, self._cache(indexed)
         known = cache.get(path, self.fields) if cache is not None else None
         if known is None or any(map(self._lacks, known)):
-            known = self._read(path, known)
+            known = self._read(indexed.file, known)
             if cache is not None:
                 cache.put(path, self.fields, known if cache is SMALL else tuple(map(_without_columns, known)))
         return [group for group in known if group.keys is not None]
@@ -151,10 +153,10 @@ class _Search:
             keys.holds(*bound) for keys, bound in zip(self.sought, group.bounds, strict=True)
         )
 
-    def _read(self, path: str, known: Sequence[GroupKeys] | None) -> tuple[GroupKeys, ...]:
+    def _read(self, file: DataFile, known: Sequence[GroupKeys] | None) -> tuple[GroupKeys, ...]:
         # Sorting keys costs more than one join with them, so it pays only if the file is looked through again.
         sorts = known is not None
-        with ParquetSource(self.storage, path) as source:
+        with ParquetSource(self.storage, file.path, file.size) as source:
             if known is None:
                 known = [
                     GroupKeys(start, tuple(source.bounds(group, field) for field in self.fields), None)

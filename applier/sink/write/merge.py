@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 
 from applier.changefeed.table import fold
 from applier.sink.format import types
-from applier.sink.format.storage import Storage
+from applier.sink.format.storage import Storage, read_each
 from applier.sink.format.types import FIELD_ID, Field, TypeJson
 from applier.sink.iceberg.commit import Change
 from applier.sink.iceberg.files import DataFile, DeleteFile
@@ -97,8 +97,7 @@ class GroupMerge:
         order, order_id = layout.order_of(key)
         schema = pa.schema([*layout.schema.arrow, *map(_column, self.fields[own:])])
         tables = [schema.empty_table()]
-        for indexed in part:
-            living = _living(indexed, self.fields, storage)
+        for living in read_each(storage, lambda indexed: _living(indexed, self.fields, storage), part):
             if living is None:
                 return None
             tables.append(pa.Table.from_arrays(living.columns, schema=schema))
@@ -144,7 +143,7 @@ def _living(indexed: IndexedFile, fields: Sequence[Field], storage: Storage) -> 
     living = np.ones(indexed.file.records, bool)
     living[np.array(indexed.deleted or (), np.int64)] = False
     positions = np.flatnonzero(living)
-    with ParquetSource(storage, indexed.file.path) as source:
+    with ParquetSource(storage, indexed.file.path, indexed.file.size) as source:
         if not source.has_ids:
             return None
         rows = source.take(positions, fields)

@@ -22,12 +22,13 @@ Positions: TypeAlias = np.ndarray[Any, np.dtype[np.int64]]
 class ParquetSource:
     """One Parquet file, opened; use it as a context manager.
 
-    Columns are matched by field id: the file may be older than a rename, a promotion or the column itself.
+    Columns are matched by field id: the file may be older than a rename, a promotion or the column itself. `size` as of
+    `Storage.open`.
     """
 
-    def __init__(self, storage: Storage, path: str) -> None:
+    def __init__(self, storage: Storage, path: str, size: int | None = None) -> None:
         self.path = path
-        self._handle = storage.open(path)
+        self._handle = storage.open(path, size)
         try:
             with self._reported():
                 self._file = pq.ParquetFile(self._handle)

@@ -303,9 +303,9 @@ class _ByJava(JavaStorage):
     def __init__(self) -> None:
         """Without a table."""
 
-    def open(self, location: str) -> Any:
+    def open(self, location: str, size: int | None = None) -> Any:
         """See `Storage.open`."""
-        return STORAGE.open(location)
+        return STORAGE.open(location, size)
 
     def create(self, location: str) -> Any:
         """See `Storage.create`."""

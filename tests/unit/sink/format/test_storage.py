@@ -11,7 +11,7 @@ from applier.sink.format.storage import (
     RemoteStorage,
     is_local,
     local_path,
-    read_range,
+    read_ranges,
     storage_of,
     write_bytes,
 )
@@ -39,9 +39,9 @@ def test_bytes_come_back_from_where_they_were_written(tmp_path: Path) -> None:
 
     write_bytes(storage, location, b"0123456789")
 
-    assert read_range(storage, location, 3, 4) == b"3456"
+    assert read_ranges(storage, location, [(3, 4), (0, 1)]) == [b"3456", b"0"]
     with pytest.raises(TransientError, match="ends before byte 14"):
-        read_range(storage, location, 8, 6)
+        read_ranges(storage, location, [(8, 6)])
 
 
 def test_missing_file_is_an_error_of_ours(tmp_path: Path) -> None:
@@ -63,7 +63,9 @@ def test_remote_storage_reads_what_it_wrote(tmp_path: Path) -> None:
     storage = RemoteStorage({}, f"file://{tmp_path}")
     write_bytes(storage, f"file://{tmp_path}/x/y", b"abc")
 
-    assert read_range(storage, f"file://{tmp_path}/x/y", 1, 2) == b"bc"
+    assert read_ranges(storage, f"file://{tmp_path}/x/y", [(1, 2)]) == [b"bc"]
+    with storage.open(f"file://{tmp_path}/x/y", 3) as file:
+        assert file.read() == b"abc"
     storage.probe(f"file://{tmp_path}")
     with pytest.raises(TransientError, match="Cannot read"):
         storage.open(f"file://{tmp_path}/none")

@@ -127,11 +127,11 @@ class _FailingOnce(LocalStorage):
     def __init__(self, name: str) -> None:
         self.name = name
 
-    def open(self, location: str) -> Any:
+    def open(self, location: str, size: int | None = None) -> Any:
         if self.name and location.endswith(self.name):
             self.name = ""
             raise TransientError("No answer came.")
-        return super().open(location)
+        return super().open(location, size)
 
 
 @pytest.mark.parametrize("unread", [0, 1])
