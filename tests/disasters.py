@@ -199,12 +199,12 @@ class Disasters:
 
         return asked
 
-    def _failing_file(self, real: Callable[[LocalStorage, str], Any], mode: str) -> Callable[[LocalStorage, str], Any]:
-        def opened(storage: LocalStorage, location: str) -> Any:
+    def _failing_file(self, real: Callable[..., Any], mode: str) -> Callable[..., Any]:
+        def opened(storage: LocalStorage, location: str, *size: int | None) -> Any:
             when = self._fails(mode)
             if when == "before":
                 raise TransientError(f"Cannot open {location}: no answer came.")
-            found = real(storage, location)
+            found = real(storage, location, *size)
             if when == "never":
                 return found
             found.close()
