@@ -22,6 +22,7 @@ from applier.sink.control.control import Control
 from applier.sink.control.rows import TableRequest, request_rows
 from applier.sink.control.tables import REQUESTS
 from applier.sink.iceberg.catalog import Catalog
+from tests.few import few
 from tests.spark.feeds import read
 from tests.spark.world import Make, World
 
@@ -659,6 +660,30 @@ def test_a_table_that_was_rolled_back_is_parked_and_the_printed_command_rebuilds
     world.start()
 
     assert (world.table("a").state, world.keys("b"), world.in_cut()) == ("parked", {1, 2, 3}, {"b"})
+    world.heal(world.table("a").way_out)
+    assert (world.table("a").state, world.keys("a"), world.in_cut()) == ("in step", {1, 2, 3}, {"a", "b"})
+
+
+@pytest.mark.parametrize("oldest", few([True, False]))
+def test_a_table_that_was_restored_from_a_backup_stays_parked_until_it_is_rebuilt(make: Make, oldest: bool) -> None:
+    """Its metadata knows nothing of what came later, and at the first restart as at the second it lacks that."""
+    world = begun(make, "a", "b")
+    world.put("a", 3)
+    world.resolve()
+    world.run()
+    catalog, identifier = Catalog(world.spark, "lake"), (f"{world.name}__shop", "a")
+    table = catalog.load(identifier)
+    assert table is not None
+    former = [str(item.file()) for item in table.java.items(table.handle.operations().current().previousFiles())]
+    catalog.drop(identifier)
+    catalog._handle.registerTable(catalog._table(identifier), former[0 if oldest else -2])
+    world.put("b", 3)
+    world.resolve()
+
+    for _ in range(3):
+        world.start()
+
+        assert (world.table("a").state, world.keys("b"), world.in_cut()) == ("parked", {1, 2, 3}, {"b"})
     world.heal(world.table("a").way_out)
     assert (world.table("a").state, world.keys("a"), world.in_cut()) == ("in step", {1, 2, 3}, {"a", "b"})
 

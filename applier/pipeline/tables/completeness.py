@@ -22,9 +22,10 @@ from applier.pipeline.scan.statements import Ddl
 from applier.pipeline.state import State
 from applier.pipeline.tables import parking, table_records
 from applier.pipeline.tables.changefeed import ADOPTED
+from applier.pipeline.tables.listed_tables import SNAPSHOT
 from applier.pipeline.tables.target_tables import TargetTables
 from applier.runtime.logs import logger
-from applier.sink.commit.foreign_commits import vouched_columns
+from applier.sink.commit.foreign_commits import set_back, vouched_columns
 from applier.sink.control.control import SchemaDecision
 from applier.sink.control.rows import IgnoredFor
 from applier.sink.write.table_writer import TableWriter
@@ -94,7 +95,11 @@ def damage_at(
     if position is not None and position.is_loaded:
         return None
     version = None if position is None else state.versions.get((position.name, position.version or 0))
-    return targets.damage(name, is_listed=position is not None and position.version is not None, version=version)
+    damage = targets.damage(name, is_listed=position is not None and position.version is not None, version=version)
+    if damage is not None or position is None or not position.table.startswith(SNAPSHOT):
+        return damage
+    writer = targets.writer(name)
+    return None if writer is None else set_back(writer.table, int(position.table.removeprefix(SNAPSHOT)))
 
 
 class Begun(NamedTuple):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import replace
 
 from applier import wording
@@ -10,12 +11,13 @@ from applier.changefeed.position import FeedPosition
 from applier.changefeed.table import TableName
 from applier.config.settings import Config
 from applier.ddl import actions
-from applier.errors import TerminalError
+from applier.errors import TableMismatch, TerminalError
 from applier.pipeline.scan.statements import Ddl
 from applier.pipeline.state import State
 from applier.pipeline.tables.listed_tables import SNAPSHOT
 from applier.pipeline.tables.target_tables import TargetTables
 from applier.runtime.logs import logger
+from applier.sink.commit.foreign_commits import set_back
 
 
 def park(
@@ -74,6 +76,8 @@ def _position(state: State, targets: TargetTables, name: TableName) -> FeedPosit
 def identity(targets: TargetTables, name: TableName) -> str:
     """What a table is, as `FeedPosition.table` has it."""
     listed, identifier = targets.listed, targets.identifier(name)
+    if (lacked := _set_back_from(targets, name)) is not None:
+        return f"{SNAPSHOT}{lacked}"
     if known := listed.identity(identifier):
         return known
     writer = None if targets.damage(name) is not None else targets.writer(name)
@@ -81,6 +85,18 @@ def identity(targets: TargetTables, name: TableName) -> str:
     if writer is not None and (writer.known is not None or head is None):
         return writer.table.identity
     return "" if head is None else f"{SNAPSHOT}{head}"
+
+
+def _set_back_from(targets: TargetTables, name: TableName) -> int | None:
+    """The snapshot that a table must have again, of those that were set to an older one; None for any other.
+
+    A parked table is listed with no snapshot: at the next start it would count as repaired.
+    """
+    head = targets.listed.head(targets.identifier(name))
+    with suppress(TableMismatch):
+        writer = None if head is None else targets.writer(name)
+        return head if writer is not None and head is not None and set_back(writer.table, head) else None
+    return None
 
 
 def report(state: State, name: TableName, hint: str = "") -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Iterable
+from collections.abc import Callable, Container, Iterable, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from applier.errors import BY_HAND, TableMismatch
@@ -81,7 +81,16 @@ def lacks(history: Iterable[Snapshot], listed: int, history_of: Callable[[int], 
             return True
         if BACKFILL in snapshot.summary:
             return False
-    return False
+    return not older and _is_restored(passed)
+
+
+def _is_restored(history: Sequence[Snapshot]) -> bool:
+    """Whether metadata that does not know a snapshot is from before it, as from a backup: it has not expired there.
+
+    No snapshot of the history has expired, or a commit of applier is still in it: that of the snapshot was a later one.
+    """
+    is_whole = not history or history[-1].parent_id is None
+    return is_whole or any(CHANGEFEED in item.summary and item.operation != "replace" for item in history)
 
 
 def rolled_back(table: Table, known: Stamp | None, found: Trace) -> TableMismatch | None:
