@@ -87,10 +87,10 @@ def lacks(history: Iterable[Snapshot], listed: int, history_of: Callable[[int], 
 def _is_restored(history: Sequence[Snapshot]) -> bool:
     """Whether metadata that does not know a snapshot is from before it, as from a backup: it has not expired there.
 
-    No snapshot of the history has expired, or a commit of applier is still in it: that of the snapshot was a later one.
+    A commit of applier that is still in the history is an earlier one then: of those up to the newest checkpoint, that
+    of the snapshot was the last.
     """
-    is_whole = not history or history[-1].parent_id is None
-    return is_whole or any(CHANGEFEED in item.summary and item.operation != "replace" for item in history)
+    return not history or any(CHANGEFEED in item.summary and item.operation != "replace" for item in history)
 
 
 def rolled_back(table: Table, known: Stamp | None, found: Trace) -> TableMismatch | None:

@@ -387,11 +387,10 @@ def test_a_table_that_is_gone_makes_the_changefeed_stale(lake: Lake) -> None:
         ({}, {}, TS + 5, "ahead"),
         ({"snapshots": {}}, {}, TS, "empty"),
         ({}, {"applier.dropped-at": "7"}, TS, "dropped"),
-        ({"snapshots": {("shop", "orders"): 99}}, {}, TS, "expired"),
     ],
 )
 def test_states_of_a_table(lake: Lake, changes: Any, properties: Any, stamp: int, state: str) -> None:
-    """A table is told to be ahead, without rows, dropped upstream, or without the cut's snapshot."""
+    """A table is told to be ahead, without rows, or dropped upstream."""
     head = lake.orders(1, stamp, **properties)
     lake.checkpoint(head, **changes)
 
@@ -401,8 +400,34 @@ def test_states_of_a_table(lake: Lake, changes: Any, properties: Any, stamp: int
     assert found.exit_code == 0
     if state == "ahead":
         assert told(found.notes)[0].startswith("The cut shows more than the resolved ts of shop.orders")
-    if state == "expired":
-        assert told(found.notes)[0].startswith("The snapshots of the cut have expired in shop.orders")
+
+
+def test_a_cut_whose_snapshot_others_have_expired_is_told(lake: Lake) -> None:
+    """The head was made on it, so it shows the same rows, or newer ones."""
+    lake.orders(1)
+    cut = lake.commit(TS)
+    lake.checkpoint(cut)
+    lake.commit()
+    lake.expire(cut)
+
+    found = lake.status()
+
+    assert ([table.state for table in found.tables], found.exit_code) == (["expired"], 0)
+    assert told(found.notes)[0].startswith("The snapshots of the cut have expired in shop.orders")
+
+
+@pytest.mark.parametrize("is_cut", [False, True])
+def test_a_table_that_was_restored_from_a_backup_makes_the_changefeed_stale(lake: Lake, is_cut: bool) -> None:
+    """Its metadata does not know the snapshot of the cut: from before it, whether older ones have expired or not."""
+    first = lake.orders(1)
+    lake.commit(TS)
+    if is_cut:
+        lake.expire(first)
+    lake.checkpoint(99)
+
+    found = lake.status()
+
+    assert ([table.state for table in found.tables], found.exit_code) == (["rolled back"], 1)
 
 
 def test_a_table_that_was_rolled_back_makes_the_changefeed_stale(lake: Lake) -> None:
