@@ -17,7 +17,7 @@ from pyarrow.fs import FileSelector, S3FileSystem
 from pyspark.sql import SparkSession
 
 from applier.commands.follower import Follower
-from applier.errors import TransientError
+from applier.errors import OutsideRefused, TransientError
 from applier.pipeline.step import Pipeline
 from applier.runtime.jvm.spark_session import _catalog_settings
 from applier.sink.iceberg.commit import Change, _described
@@ -166,7 +166,7 @@ def _repeated(pipeline: Pipeline, storage: FaultyStorage) -> bool:
     follower = Follower(pipeline)
     try:
         return follower.turn().moved
-    except TransientError:
+    except (TransientError, OutsideRefused):  # The latter ends a run, which is begun again.
         storage.fault = lambda _method, _path: ""
         return follower.turn().moved
 
