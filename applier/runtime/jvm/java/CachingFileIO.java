@@ -53,7 +53,8 @@ public class CachingFileIO implements DelegateFileIO, SupportsStorageCredentials
 
   private static long held = 0;
 
-  private static final ExecutorService UPLOADS = Executors.newCachedThreadPool(new Daemons());
+  /** Fewer than the connections that a client of S3 has, or some would wait for one until they fail. */
+  private static final ExecutorService UPLOADS = Executors.newFixedThreadPool(40, new Daemons());
 
   /** By the folder of their metadata, the tables whose commits are under way. All access holds the lock of the map. */
   private static final Map COMMITS = new HashMap();
@@ -150,7 +151,7 @@ public class CachingFileIO implements DelegateFileIO, SupportsStorageCredentials
     inner.close();
   }
 
-  /** Let the metadata of a table go out side by side, until `await`: for whoever shows it to others behind that alone. */
+  /** Let manifests and lists of a table go out side by side until `await`, before which the catalog shows none of them. */
   static String begin(Table table) {
     String folder = folder(((HasTableOperations) table).operations().metadataFileLocation("any"));
     synchronized (COMMITS) {
@@ -279,7 +280,8 @@ public class CachingFileIO implements DelegateFileIO, SupportsStorageCredentials
       } catch (IOException error) {
         throw new RuntimeIOException(error, "Failed to read file: %s", new Object[] {location()});
       }
-      if (body.length > FILE_BYTES) {
+      // A part of a file must not be kept for the whole.
+      if (body.length > FILE_BYTES || length >= 0 && body.length != length) {
         return null;
       }
       keep(location(), body);
@@ -353,11 +355,15 @@ public class CachingFileIO implements DelegateFileIO, SupportsStorageCredentials
         return;
       }
       closed = true;
-      if (body != null) {
+      boolean isKept = body != null;
+      if (isKept) {
         // The same commit may read it before it is there.
         keep(location, body.toByteArray());
+        // Many uploads may wait, and what is kept has a limit.
+        body = null;
       }
-      if (body == null || !isAwaited(location, this)) {
+      // The catalog shows metadata as soon as it is written, of tables as well that share the folder with a commit.
+      if (!isKept || location.endsWith(".json") || !isAwaited(location, this)) {
         call();
       }
     }
