@@ -225,7 +225,7 @@ class Pipeline:
         spent = milliseconds({**stopwatch.seconds, **self._last_checkpoint})
         figures = replace(scan.results, fates=self._applier.fates).counts
         counts = {**figures, "tables": tables, "backlog": found.backlog(next_offsets), **spent}
-        is_read = self._is_read(upto, is_end=found.is_complete(next_offsets))
+        is_read = self._is_read(upto, is_end=found.is_complete(next_offsets) and not scan.results.held)
         table_records.settle(self.state, self.targets, is_read=is_read)
         done = [ddl.barrier.change.id for ddl in scan.ddl]
         had = passed(scan.job.order.passages, next_offsets)

@@ -92,10 +92,13 @@ def _set_back_from(targets: TargetTables, name: TableName) -> int | None:
 
     A parked table is listed with no snapshot: at the next start it would count as repaired.
     """
-    head = targets.listed.head(targets.identifier(name))
+    listed, identifier = targets.listed, targets.identifier(name)
+    head = listed.head(identifier)
     with suppress(TableMismatch):
         writer = None if head is None else targets.writer(name)
-        return head if writer is not None and head is not None and set_back(writer.table, head) else None
+        if writer is None or head is None or listed.identity(identifier) not in ("", writer.table.identity):
+            return None
+        return head if set_back(writer.table, head) else None
     return None
 
 

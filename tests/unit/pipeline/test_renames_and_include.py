@@ -37,7 +37,7 @@ def test_a_table_that_is_renamed_out_of_the_included_names_is_not_shown_as_whole
     )
     feed = SimpleNamespace(order=ORDERS["resolved"])
     answers: dict[str, Any] = dict.fromkeys(("damage", "applied_ts"), lambda _: None)
-    listed = SimpleNamespace(identity=lambda _: "of-t")
+    listed = SimpleNamespace(identity=lambda _: "of-t", head=lambda _: None)
     targets: Any = SimpleNamespace(feed=feed, listed=listed, identifier=tuple, **answers)
 
     follow_include(progress, targets, NAME, is_wanted=is_wanted)

@@ -88,7 +88,8 @@ def test_a_parked_table_is_what_the_checkpoint_lists_or_known_by_a_snapshot_that
     listed: str, written: str | None, known: object, head: int | None, identity: str
 ) -> None:
     """The UUID of another table that has its name says nothing."""
-    writer = None if written is None else SimpleNamespace(known=known, table=SimpleNamespace(identity=written))
+    table = SimpleNamespace(identity=written, snapshot_id=head)
+    writer = None if written is None else SimpleNamespace(known=known, table=table)
     targets: Any = SimpleNamespace(
         damage=lambda name: None,
         writer=lambda name: writer,
