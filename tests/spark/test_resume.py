@@ -22,6 +22,7 @@ from applier.sink.control.control import Control
 from applier.sink.control.rows import TableRequest, request_rows
 from applier.sink.control.tables import REQUESTS
 from applier.sink.iceberg.catalog import Catalog
+from applier.sink.upkeep import Thresholds, Upkeep
 from tests.few import few
 from tests.spark.feeds import read
 from tests.spark.world import Make, World
@@ -915,3 +916,24 @@ def test_a_changefeed_begins_anew_and_keeps_its_tables(make: Make, suffix: str) 
 
     assert (world.keys("a"), world.keys("b"), world.in_cut()) == ({1, 2, 3}, {2}, {"a", "b"})
     assert world.status().exit_code == 0
+
+
+def test_a_table_whose_first_snapshots_expired_while_it_is_followed_is_no_damaged_one(make: Make) -> None:
+    """A process that runs for days outlives the snapshot that the checkpoint listed at its start."""
+    world = begun(make, "a")
+    name = TableName("shop", "a")
+    world.settings["source"] = {"messages_per_step": 2}
+    for key in (3, 4, 5):
+        world.put("a", key)
+        world.resolve()
+    with world.applier() as pipeline:
+        for _ in range(3):
+            assert pipeline.step().moved
+        writer = pipeline.targets.writer(name)
+        assert writer is not None
+        assert Upkeep(writer, Thresholds(snapshots=1)).expire(writer.head)["expired"] > 1
+
+        assert pipeline.targets.damage(name) is None
+
+    world.run()
+    assert (world.table("a").state, world.keys("a")) == ("in step", {1, 2, 3, 4, 5})

@@ -36,7 +36,7 @@ class ListedTables:
         self.broken.clear()
 
     def head(self, identifier: tuple[str, ...]) -> int | None:
-        """The snapshot that the checkpoint lists of a table."""
+        """The snapshot that the checkpoint lists of a table, or that it has by a later commit of this process."""
         return self._heads.get(identifier)
 
     def identity(self, identifier: tuple[str, ...]) -> str:
@@ -47,6 +47,11 @@ class ListedTables:
         """From here on a table that was not known must be what it is now, unless others may have replaced it."""
         if identifier not in self._identities and (writer.known is not None or identifier not in self._heads):
             self._identities[identifier] = writer.table.identity
+
+    def follow(self, identifier: tuple[str, ...], head: int) -> None:
+        """From here on a listed table must hold the commit that this process has made last: older ones may expire."""
+        if identifier in self._heads:
+            self._heads[identifier] = head
 
     def forget(self, identifier: tuple[str, ...]) -> None:
         """Forget a table that was dropped or made anew."""

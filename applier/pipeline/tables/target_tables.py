@@ -117,7 +117,9 @@ class TargetTables:
                 self.snapshots.pop(self.identifier(name), None)
             if writer is not None and known is not None and is_ahead:
                 ahead[name] = known.resolved_ts
-                self.committed(writer, writer.table.snapshot_id)
+                if writer.head is not None:
+                    # It may have been set back since: what the checkpoint lists stays what it must hold.
+                    self.snapshots[writer.table.identifier] = writer.head
         return ahead
 
     def _is_ahead(self, name: TableName, known: Stamp, checkpoint: Checkpoint) -> bool:
@@ -273,3 +275,4 @@ class TargetTables:
         """Remember the head of a table for the checkpoint."""
         if snapshot_id is not None:
             self.snapshots[writer.table.identifier] = snapshot_id
+            self.listed.follow(writer.table.identifier, snapshot_id)
