@@ -62,15 +62,6 @@ _CLUSTER_DEFAULTS = {
 }
 """`spark.executor.instances` is the most of them, where it is set."""
 
-_HADOOP_FILE_IO = "org.apache.iceberg.hadoop.HadoopFileIO"
-
-_FILE_IO = {
-    "rest": "org.apache.iceberg.io.ResolvingFileIO",
-    "glue": "org.apache.iceberg.aws.s3.S3FileIO",
-    **dict.fromkeys(("jdbc", "hive", "hadoop"), _HADOOP_FILE_IO),
-}
-"""What Iceberg's catalogs read and write files with where `io-impl` is not set, by their type."""
-
 _SHRINKING_COLLECTIONS = 4
 """Full collections in a row until the heap is as small as `java_options` has it: the first give back 0, 10 and 40 %."""
 
@@ -209,8 +200,9 @@ def _catalog_settings(name: str, catalog: Mapping[str, str]) -> dict[str, str]:
         properties.pop("type", None)
     if _local_warehouse(properties):
         properties = {"io-impl": "applier.LocalFileIO"} | properties
-    elif (file_io := properties.get("io-impl") or _FILE_IO.get(properties.get("type", ""))) is not None:
-        properties |= {"io-impl": "applier.CachingFileIO", "applier.io-impl": file_io}
+    elif "io-impl" in properties:
+        # Where it is not set, a REST catalog may say what it is.
+        properties |= {"io-impl": "applier.CachingFileIO", "applier.io-impl": properties["io-impl"]}
     prefix = f"spark.sql.catalog.{name}"
     return {prefix: "org.apache.iceberg.spark.SparkCatalog"} | {
         f"{prefix}.{key}": value for key, value in properties.items()

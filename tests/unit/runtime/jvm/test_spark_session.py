@@ -89,6 +89,16 @@ def test_the_jars_for_s3_come_with_a_catalog_on_s3() -> None:
     assert settings["spark.driver.extraClassPath"] == "/jars/spark.jar:/jars/s3.jar"
 
 
+def test_metadata_is_kept_in_memory_before_the_file_io_that_is_named() -> None:
+    """A REST catalog may name one itself, which ours must not hide."""
+    named = _settings(catalog={"type": "rest", "uri": "http://h", "io-impl": "org.x.GCSFileIO"})
+    unnamed = _settings(catalog={"type": "rest", "uri": "http://h"})
+
+    assert named["spark.sql.catalog.lake.io-impl"] == "applier.CachingFileIO"
+    assert named["spark.sql.catalog.lake.applier.io-impl"] == "org.x.GCSFileIO"
+    assert "spark.sql.catalog.lake.io-impl" not in unnamed
+
+
 def test_one_machine_gets_the_jars_on_its_class_path() -> None:
     """Where the archive of classes covers them; the user's own follow."""
     settings = _settings({"spark.driver.extraClassPath": "/mine/*"})
