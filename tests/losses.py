@@ -5,6 +5,7 @@ The sentences are those of `Capabilities.losses`, and so of `docs/protocols.md`.
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Mapping
 from datetime import date
 from typing import Any, Protocol
@@ -25,6 +26,12 @@ class Rule(Protocol):
 def rounded(column: Column, wanted: Any, found: Any) -> bool:
     """Both are decimals, and the same double."""
     return column.type.name == "decimal" and None not in (wanted, found) and float(wanted) == float(found)
+
+
+def widened(column: Column, wanted: Any, found: Any) -> bool:
+    """The digits of a FLOAT became a double, and are the same as FLOAT."""
+    is_float = column.type.name == "float" and None not in (wanted, found)
+    return is_float and struct.pack("f", found) == struct.pack("f", wanted)
 
 
 def defaulted(column: Column, wanted: Any, found: Any) -> bool:
@@ -56,6 +63,7 @@ RULES: Mapping[str, Mapping[str, Rule]] = {
         "NULL in a column with a DEFAULT arrives as the default (since TiCDC v8.5.1).": defaulted,
         "Zero and partial dates arrive as NULL, in a TIMESTAMP or a NOT NULL column as 1970-01-01.": epoch,
         "Years below 100 arrive moved to 1970 to 2069 (since TiCDC v8.5.1).": moved,
+        "FLOAT(M,D) arrives as DOUBLE without `enable-tidb-extension`.": widened,
     },
     "debezium-avro": {
         "NULL in a column with a DEFAULT arrives as the default.": defaulted,

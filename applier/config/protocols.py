@@ -123,6 +123,7 @@ PROTOCOLS: Mapping[str, ProtocolTraits] = {
                 "NULL in a column with a DEFAULT arrives as the default (since TiCDC v8.5.1).",
                 "Zero and partial dates arrive as NULL, in a TIMESTAMP or a NOT NULL column as 1970-01-01.",
                 "Years below 100 arrive moved to 1970 to 2069 (since TiCDC v8.5.1).",
+                "FLOAT(M,D) arrives as DOUBLE without `enable-tidb-extension`.",
                 (
                     "Unsigned numbers and binary strings come from the CREATE TABLE, unless rows mark them: "
                     "enable-tidb-extension, since TiCDC v8.5.4 (new architecture) and v9.0."
