@@ -151,6 +151,11 @@ def _untold_signs(folder: Path) -> bool:
     return is_lost and extended["t_int.c_int_u"].unsigned and extended["t_bin.c_varbinary"].name == "varbinary"
 
 
+def _wide_floats(folder: Path) -> bool:
+    kinds = [_told(variant, "t_real.c_float_md", folder).type.name for variant in ("debezium-plain", "debezium")]
+    return kinds == ["double", "float"]
+
+
 def _waiting(_folder: Path) -> bool:
     """Without the DDL before them, rows refer to no version."""
     decoder = build("debezium", DecoderOptions())
@@ -215,6 +220,7 @@ PROOFS: Mapping[str, Mapping[str, Proof]] = {
     },
     "debezium": {
         **{sentence: _cells("debezium", sentence) for sentence in RULES["debezium"]},
+        "FLOAT(M,D) arrives as DOUBLE without `enable-tidb-extension`.": _wide_floats,
         "Unsigned numbers and binary strings come from the CREATE TABLE, unless rows mark them: "
         "enable-tidb-extension, since TiCDC v8.5.4 (new architecture) and v9.0.": _untold_signs,
         "Rows do not show the fractional digits of TIME: they come from the CREATE TABLE.": _digits("debezium"),
