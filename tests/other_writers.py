@@ -44,7 +44,8 @@ def compact(catalog: Catalog, identifier: Identifier) -> None:
     head = table.snapshot_id
     files = read_index(str(table), head, (), table.scan)
     chosen = merge.groups(files, int(table.spec_json["spec-id"]), math.inf, 2, 1 << 30)
-    change = merge.stage(table, storage_for(table), files, chosen) if chosen else None
+    merged = merge.stage(table, storage_for(table), chosen) if chosen else None
+    change = merged and merged.change(table, storage_for(table), files)
     if change is not None:
         commit(table, change, head, lambda: None)
 

@@ -185,7 +185,7 @@ class SinkSection(Section):
 
 
 class MaintenanceSection(Section):
-    """Upkeep of the tables, between steps."""
+    """Upkeep of the tables, beside the steps."""
 
     tasks: tuple[Literal["compact", "manifests", "expire", "orphans"], ...] = (
         "compact",
@@ -196,9 +196,9 @@ class MaintenanceSection(Section):
     """What is done: small files and dead rows are compacted, manifests brought together, old snapshots expired, orphan
     files removed. An empty list leaves all of it to you."""
     share: Annotated[float, Field(gt=0, le=1)] = 0.1
-    """Share of wall time that it may take."""
+    """Share of wall time that it may take; a table that is a tenth beyond a limit does not wait for it."""
     pause_seconds: Annotated[float, Field(gt=0)] = 0.5
-    """Longest maintenance, in seconds, that may delay a step."""
+    """Longest maintenance, in seconds, that may delay a step: most of it runs beside them."""
     small_files: Annotated[int, Field(ge=2)] = 50
     """Small data files in one partition from which on they are compacted."""
     deleted_share: Annotated[float, Field(gt=0, le=1)] = 0.1

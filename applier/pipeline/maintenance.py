@@ -1,20 +1,23 @@
-"""Maintains tables between two steps: units of work that are due, within a budget."""
+"""Maintains tables beside the steps: units of work that are due, whose commits take their turn between two steps."""
 
 from __future__ import annotations
 
 import math
 import time
 from collections import Counter
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
 
 from applier.changefeed.checkpoint import Checkpoint
 from applier.config.settings import MaintenanceSection
-from applier.errors import CheckpointConflict, TableMismatch, TransientError
+from applier.errors import ApplierError, CheckpointConflict, TableMismatch, TransientError
 from applier.pipeline.tables.target_tables import TargetTables
 from applier.runtime.logs import logger
+from applier.runtime.threads import Asking
 from applier.sink.iceberg.orphans import Neighbours
 from applier.sink.upkeep import Counts, Task, Thresholds, Upkeep
+from applier.sink.write.merge import Merge
+from applier.sink.write.table_writer import TableWriter
 
 Clock = Callable[[], float]
 """Seconds that only grow."""
@@ -34,10 +37,22 @@ ORPHAN_SECONDS = 86_400.0
 REST_SECONDS = 600.0
 """Time that a table is left alone after maintenance failed."""
 
+UNITS = 3
+"""Units of work at a time. Each mostly waits for storage; a compaction holds its rows in memory."""
+
+DUE_SNAPSHOTS = 1.1
+"""Share of the snapshots to keep from which on the others expire: dropping several at once pays."""
+
+OVERDUE = 1.1
+"""Share of what makes a unit of work due from which on the budget does not hold it up."""
+
+BEHIND = 1.2
+"""Share of its limits from which on the maintenance of a table is behind."""
+
 
 @dataclass(slots=True)
 class Budget:
-    """A share of wall time. One unit of work may overdraw it; the next then waits until that is made up.
+    """A share of wall time. Units of work may overdraw it; the next then waits until that is made up.
 
     Args:
         share: Seconds of work a second.
@@ -68,39 +83,70 @@ class _Memory:
     """What is remembered of one table.
 
     Attributes:
+        due: What is to be done, with the share of its limit that it has reached.
         head: Its head at the last look.
         commits: Looks that found another head.
         next_look: When to look at what only time changes; 0 before the first look.
         rests_until: When maintenance may be tried again.
         turn: Number of the unit of work that it had last; the table that waited longest comes first.
+        needs_action: Its compaction is left to Iceberg's action.
+        is_behind: The log says that its maintenance is behind.
     """
 
-    due: set[Task] = field(default_factory=set)
+    due: dict[Task, float] = field(default_factory=dict)
     head: int | None = None
     commits: int = 0
     next_look: float = 0.0
     rests_until: float = 0.0
     turn: int = 0
+    needs_action: bool = False
+    is_behind: bool = False
+
+
+@dataclass(slots=True)
+class _Unit:
+    """A unit of work on a table, which runs beside the steps since some time of the clock."""
+
+    task: Task
+    identifier: tuple[str, ...]
+    work: Asking
+    start: float
 
 
 @dataclass(slots=True)
 class Maintenance:
-    """Maintains the tables of a changefeed."""
+    """Maintains the tables of a changefeed.
+
+    What reads and writes many files runs in threads of its own, with writers of its own, whose commits are fenced like
+    all others: files are merged, snapshots expire, orphans go. Merged files are committed between two steps, with the
+    rows that died since; so are what Iceberg's action rewrites, and manifests.
+
+    Args:
+        begin: Starts a unit of work.
+
+    Attributes:
+        behind: Tables beyond their limits, with the share of the limit, as of the last look.
+    """
 
     settings: MaintenanceSection
     targets: TargetTables
     clock: Clock = time.monotonic
+    begin: Callable[[Asking], None] = Asking.start
+    behind: dict[tuple[str, ...], float] = field(default_factory=dict, init=False)
     _budget: Budget = field(init=False)
     _memories: dict[tuple[str, ...], _Memory] = field(default_factory=dict, init=False)
     _turns: int = field(default=0, init=False)
     _neighbours: Neighbours = field(init=False)
+    _units: list[_Unit] = field(default_factory=list, init=False)
 
     def __post_init__(self) -> None:
         self._neighbours = Neighbours(self.targets.catalog, self.clock)
         self._budget = Budget(self.settings.share, self.clock)
 
     def tend(self, checkpoint: Checkpoint) -> Mapping[str, int]:
-        """Do what is due, as far as the budget goes. To be called while all tables are where the checkpoint says.
+        """Commit what was prepared, and begin what is due, as far as the budget goes.
+
+        To be called while all tables are where the checkpoint says.
 
         Args:
             checkpoint: The newest one. Of each table the snapshot that it names stays, and all that came later.
@@ -117,15 +163,23 @@ class Maintenance:
         # What was saved up must not keep the changes that are coming in from being seen. The first unit begins however
         # long the look at the tables took: else many of them would never be mended.
         end = math.inf
-        for upkeep, memory in self._waiting(self._parked(checkpoint)):
-            for task in self.settings.tasks:
-                if task not in memory.due:
+        parked = self._parked(checkpoint)
+        for counts in self._taken_in(parked):
+            done.update(counts)
+            end = self.clock() + self.settings.pause_seconds
+        for upkeep, memory in self._waiting(parked):
+            for task in [task for task in self.settings.tasks if task in memory.due]:
+                if memory.due[task] < OVERDUE and not self._budget.allows():
                     continue
-                if self.clock() >= end or not self._budget.allows():
-                    return +done
+                is_beside = task != "manifests" and not (task == "compact" and memory.needs_action)
+                if is_beside:
+                    if len(self._units) < UNITS:
+                        self._begin(task, upkeep, memory, checkpoint)
+                    break
+                if self.clock() >= end:
+                    break
                 end = min(end, self.clock() + self.settings.pause_seconds)
-                self.targets.confirm()
-                done.update(self._run(task, upkeep, memory, checkpoint))
+                done.update(self._run(task, upkeep, memory))
         return +done
 
     def _parked(self, checkpoint: Checkpoint) -> frozenset[tuple[str, ...]]:
@@ -133,17 +187,25 @@ class Maintenance:
         states = {name: tracked.completeness for name, tracked in checkpoint.tables.items()}
         return frozenset(self.targets.identifier(name) for name, known in states.items() if known and known.is_parked)
 
+    def _writers(self, parked: frozenset[tuple[str, ...]]) -> dict[tuple[str, ...], TableWriter]:
+        found = {writer.table.identifier: writer for writer in self.targets.writers}
+        return {
+            identifier: writer
+            for identifier, writer in found.items()
+            if writer.head is not None and writer.known is not None and identifier not in parked
+        }
+
     def _waiting(self, parked: frozenset[tuple[str, ...]]) -> list[tuple[Upkeep, _Memory]]:
-        """Tables for which something is due, those first that waited longest."""
-        now = self.clock()
-        found = []
-        for writer in self.targets.writers:
-            if writer.head is None or writer.known is None or writer.table.identifier in parked:
-                continue
+        """Tables for which something is due and nothing under way, those first that waited longest."""
+        now, found = self.clock(), []
+        under_way = {unit.identifier for unit in self._units}
+        self.behind.clear()
+        for identifier, writer in self._writers(parked).items():
             upkeep = Upkeep(writer, self._limits, self._neighbours)
-            memory = self._memories.setdefault(writer.table.identifier, _Memory())
+            memory = self._memories.setdefault(identifier, _Memory())
             self._look(upkeep, memory, now)
-            if memory.due and now >= memory.rests_until:
+            self._say_behind(identifier, memory)
+            if memory.due and now >= memory.rests_until and identifier not in under_way:
                 found.append((upkeep, memory))
         return sorted(found, key=lambda item: item[1].turn)
 
@@ -152,22 +214,28 @@ class Maintenance:
         has_moved, is_time, is_first = upkeep.writer.head != memory.head, now >= memory.next_look, memory.head is None
         memory.head = upkeep.writer.head
         memory.commits += has_moved
-        if has_moved and "compact" in self.settings.tasks and upkeep.is_worn:
-            memory.due.add("compact")
+        if has_moved and "compact" in self.settings.tasks and (worn := upkeep.worn) >= 1:
+            memory.due["compact"] = worn
         if (has_moved and memory.commits % LOOK_COMMITS == 0) or is_time:
             if upkeep.has_many_manifests:
-                memory.due.add("manifests")
-            if upkeep.snapshots > (1 if is_time and not is_first else self._allowance):
-                memory.due.add("expire")
+                memory.due["manifests"] = 1.0
+            snapshots = upkeep.snapshots
+            if snapshots > (1 if is_time and not is_first else DUE_SNAPSHOTS * self.settings.snapshots):
+                memory.due["expire"] = snapshots / self.settings.snapshots
         if is_time:
             memory.next_look = now + LOOK_SECONDS
             if self._may_have_orphans(upkeep, is_first=is_first):
-                memory.due.add("orphans")
+                memory.due["orphans"] = 1.0
 
-    @property
-    def _allowance(self) -> int:
-        """Snapshots above the wanted number that wait, so that dropping them pays."""
-        return self.settings.snapshots + self.settings.snapshots // 5
+    def _say_behind(self, identifier: tuple[str, ...], memory: _Memory) -> None:
+        most = max((memory.due[task] for task in self.settings.tasks if task in memory.due), default=0.0)
+        if most > BEHIND:
+            self.behind[identifier] = most
+        if (most > BEHIND) != memory.is_behind:
+            memory.is_behind = most > BEHIND
+            say = logger().warning if memory.is_behind else logger().info
+            event = "maintenance behind" if memory.is_behind else "maintenance caught up"
+            say(event, table=".".join(identifier), of_limit=round(most, 2), due=sorted(memory.due))
 
     @property
     def _limits(self) -> Thresholds:
@@ -179,38 +247,113 @@ class Maintenance:
         # A table that was made elsewhere does not say; a start alone is no reason to list all its files.
         return not is_first if last is None else time.time() - last / 1000 > ORPHAN_SECONDS
 
-    def _run(self, task: Task, upkeep: Upkeep, memory: _Memory, checkpoint: Checkpoint) -> Counts:
-        writer, start = upkeep.writer, self.clock()
-        name = str(writer.table)
+    def _begin(self, task: Task, upkeep: Upkeep, memory: _Memory, checkpoint: Checkpoint) -> None:
+        """Begin a unit of work beside the steps."""
+        self.targets.confirm()
+        identifier, uuid = upkeep.writer.table.identifier, upkeep.writer.table.uuid
+        cut, known = checkpoint.snapshots.get(identifier), upkeep.dead_positions if task == "compact" else {}
+
+        def work() -> Merge | Counts | None:
+            writer = self.targets.beside(identifier)
+            if writer is None or writer.table.uuid != uuid or writer.head is None or writer.known is None:
+                return {}
+            beside = replace(upkeep, writer=writer)
+            match task:
+                case "compact":
+                    return beside.merge(known)
+                case "expire":
+                    return beside.expire(cut)
+                case _:
+                    return beside.remove_orphans()
+
         self._turns += 1
         memory.turn = self._turns
+        unit = _Unit(task, identifier, Asking(f"maintenance of {'.'.join(identifier)}", [(task, work)]), self.clock())
+        self._units.append(unit)
+        self.begin(unit.work)
+
+    def _taken_in(self, parked: frozenset[tuple[str, ...]]) -> Iterator[Counts]:
+        """What units of work did that have ended; merged files are committed, those of several tables at a time."""
+        ended = [unit for unit in self._units if not unit.work.is_alive()]
+        if not ended:
+            return
+        self._units = [unit for unit in self._units if unit not in ended]
+        self.targets.confirm()
+        writers = self._writers(parked)
+
+        def take(unit: _Unit) -> Counts:
+            writer = writers.get(unit.identifier)
+            if unit.work.error is not None:
+                raise unit.work.error
+            if writer is None:
+                return {}
+            [(_, result)] = unit.work.answers
+            if isinstance(result, Merge):
+                return Upkeep(writer, self._limits).take_in(result)
+            if result:
+                writer.look()
+            return result or {}
+
+        outcomes = self.targets.side_by_side(lambda unit: self._outcome(unit, take), ended)
+        for unit, counts in zip(ended, outcomes, strict=True):
+            memory = self._memories[unit.identifier]
+            needs_action = unit.task == "compact" and [result for _, result in unit.work.answers] == [None]
+            memory.needs_action = needs_action
+            self._budget.spend(self.clock() - unit.start)
+            if not needs_action:
+                self._settle(unit.task, unit.identifier, memory, counts, unit.start)
+            if unit.identifier in writers:
+                self._follow(writers[unit.identifier])
+            yield counts or {}
+
+    def _outcome(self, unit: _Unit, take: Callable[[_Unit], Counts]) -> Counts | None:
+        """What a unit of work did; None if it failed so that it may be tried again, when the table has rested."""
         try:
-            counts = _work(task, upkeep, checkpoint)
+            return take(unit)
         except CheckpointConflict:
             raise
         except (TransientError, TableMismatch) as error:
-            memory.rests_until = self.clock() + REST_SECONDS
-            logger().warning("maintenance put off", table=name, task=task, because=str(error))
-            return {}
+            self._put_off(unit.task, unit.identifier, error)
+            return None
+
+    def _run(self, task: Task, upkeep: Upkeep, memory: _Memory) -> Counts:
+        """Do a unit of work while no step is under way."""
+        writer, start = upkeep.writer, self.clock()
+        self._turns += 1
+        memory.turn = self._turns
+        self.targets.confirm()
+        counts, memory.needs_action = None, False
+        try:
+            counts = upkeep.by_iceberg() if task == "compact" else upkeep.rewrite_manifests()
+        except CheckpointConflict:
+            raise
+        except (TransientError, TableMismatch) as error:
+            self._put_off(task, writer.table.identifier, error)
         finally:
             self._budget.spend(self.clock() - start)
+        self._settle(task, writer.table.identifier, memory, counts, start)
+        self._follow(writer)
+        return counts or {}
+
+    def _put_off(self, task: Task, identifier: tuple[str, ...], error: ApplierError) -> None:
+        self._memories[identifier].rests_until = self.clock() + REST_SECONDS
+        logger().warning("maintenance put off", table=".".join(identifier), task=task, because=str(error))
+
+    def _settle(
+        self, task: Task, identifier: tuple[str, ...], memory: _Memory, counts: Counts | None, start: float
+    ) -> None:
+        if counts is None:
+            return
+        has_done = any(counts.values())
         # A compaction goes on, a unit at a time, until there is nothing left to do.
-        if task != "compact" or not any(counts.values()):
-            memory.due.discard(task)
-        if any(counts.values()):
-            logger().info("table maintained", table=name, task=task, seconds=round(self.clock() - start, 3), **counts)
+        if task == "compact" and has_done:
+            memory.due[task] = 1.0
+        else:
+            memory.due.pop(task, None)
+        if has_done:
+            seconds = round(self.clock() - start, 3)
+            logger().info("table maintained", table=".".join(identifier), task=task, seconds=seconds, **counts)
+
+    def _follow(self, writer: TableWriter) -> None:
         if writer.table.identifier in self.targets.snapshots:
             self.targets.committed(writer, writer.head)
-        return counts
-
-
-def _work(task: Task, upkeep: Upkeep, checkpoint: Checkpoint) -> Counts:
-    match task:
-        case "compact":
-            return upkeep.compact()
-        case "manifests":
-            return upkeep.rewrite_manifests()
-        case "expire":
-            return upkeep.expire(checkpoint.snapshots.get(upkeep.writer.table.identifier))
-        case "orphans":
-            return upkeep.remove_orphans()

@@ -224,6 +224,7 @@ class Pipeline:
         # How long this checkpoint takes shows once it is written: it has the figure of the one before.
         spent = milliseconds({**stopwatch.seconds, **self._last_checkpoint})
         figures = replace(scan.results, fates=self._applier.fates).counts
+        figures = {**figures, "maintenance_behind": len(self.maintenance.behind)}
         counts = {**figures, "tables": tables, "backlog": found.backlog(next_offsets), **spent}
         is_read = self._is_read(upto, is_end=found.is_complete(next_offsets) and not scan.results.held)
         table_records.settle(self.state, self.targets, is_read=is_read)

@@ -6,7 +6,9 @@ import math
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Literal, TypeAlias, TypeVar, cast
+from typing import Any, Literal, TypeAlias, TypeVar, cast
+
+from pyroaring import BitMap64
 
 from applier.runtime import failpoints
 from applier.runtime.logs import logger
@@ -14,12 +16,13 @@ from applier.sink.commit.stamp import Stamp
 from applier.sink.control.control import unix_ms
 from applier.sink.iceberg import maintenance as iceberg
 from applier.sink.iceberg import orphans
-from applier.sink.iceberg.commit import Change, commit
-from applier.sink.iceberg.files import JavaStorage
+from applier.sink.iceberg.commit import commit
+from applier.sink.iceberg.files import DataFile, JavaStorage
 from applier.sink.iceberg.orphans import Neighbours
-from applier.sink.write import merge
+from applier.sink.write import merge as merging
 from applier.sink.write.file_index import FileIndex, read_index
 from applier.sink.write.file_writer import TARGET_BYTES
+from applier.sink.write.merge import Merge
 from applier.sink.write.table_writer import TableWriter
 
 Task = Literal["compact", "manifests", "expire", "orphans"]
@@ -27,6 +30,9 @@ Task = Literal["compact", "manifests", "expire", "orphans"]
 Counts: TypeAlias = dict[str, int]
 """What a unit of work did: `compacted` data files, `vectors` (delete files) that are gone, `manifests` that were
 brought together, `expired` snapshots, `orphans` removed."""
+
+Dead: TypeAlias = dict[str, tuple[frozenset[tuple[str, Any]], BitMap64]]
+"""Dead positions by path of a data file, and the identities of the delete files that they are of."""
 
 ORPHANS_REMOVED_AT = "applier-maintenance.orphans-removed-at"
 """Table property: Unix milliseconds of the last search for orphan files. It is no part of the stamp."""
@@ -86,9 +92,14 @@ class Wear:
         """Whether enough rows are dead for a compaction to pay."""
         return self.deleted >= limits.deleted_rows and self.deleted >= limits.deleted_share * self.rows
 
+    def share(self, limits: Thresholds) -> float:
+        """How worn it is, as a share of the wear from which on a compaction pays."""
+        dead = self.deleted / max(1.0, limits.deleted_share * self.rows) if self.has_dead_rows(limits) else 0.0
+        return max(self.small_files / limits.small_files, self.delete_files / limits.small_files, dead)
+
     def needs_compaction(self, limits: Thresholds) -> bool:
         """Whether a compaction pays."""
-        return max(self.small_files, self.delete_files) >= limits.small_files or self.has_dead_rows(limits)
+        return self.share(limits) >= 1
 
 
 def wear(files: FileIndex, target_bytes: int) -> Wear:
@@ -103,7 +114,7 @@ def wear(files: FileIndex, target_bytes: int) -> Wear:
             small[file.spec_id, *map(str, file.partition)] += 1
         for delete in file.deletes:
             # One position delete file may hold the rows of many data files.
-            deletes[merge.identity(delete)] = delete.is_vector, int(delete.json["record-count"])
+            deletes[merging.identity(delete)] = delete.is_vector, int(delete.json["record-count"])
     return Wear(
         small_files=max(small.values(), default=0),
         delete_files=sum(not is_vector for is_vector, _ in deletes.values()),
@@ -115,8 +126,10 @@ def wear(files: FileIndex, target_bytes: int) -> Wear:
 
 @dataclass(frozen=True, slots=True)
 class Upkeep:
-    """The maintenance of a table that has rows and a stamp; each method is one unit of work. Rows and stamp stay what
-    they are.
+    """The maintenance of a table that has rows and a stamp. Rows and stamp stay what they are.
+
+    What only time changes (`expire`, `remove_orphans`), and what prepares a compaction (`merge`), may run beside steps,
+    with a writer of its own; all else takes its turn between two steps.
 
     Every method may raise CheckpointConflict, if a newer applier holds the table, and TransientError, after which the
     table shows the same rows as before. Without the neighbours, the tables of the catalog, orphans of a table whose
@@ -128,10 +141,10 @@ class Upkeep:
     neighbours: Neighbours | None = None
 
     @property
-    def is_worn(self) -> bool:
-        """Whether a compaction pays, as far as the files of the head are known without asking."""
+    def worn(self) -> float:
+        """How worn the table is, as a share of what pays, as far as the files of its head are known without asking."""
         known = self.writer.index
-        return known is not None and wear(known, self._target).needs_compaction(self.limits)
+        return 0.0 if known is None else wear(known, self._target).share(self.limits)
 
     @property
     def snapshots(self) -> int:
@@ -151,19 +164,71 @@ class Upkeep:
 
     def compact(self) -> Counts:
         """Rewrite small files and files with dead rows, as far as one unit goes; nothing where it does not pay."""
+        self.writer.look()
+        merge = self.merge(self.dead_positions)
+        return self.by_iceberg() if merge is None else self.take_in(merge)
+
+    @property
+    def dead_positions(self) -> Dead:
+        """What this writer knows of deletion vectors, for a `merge` beside it."""
+        known = self.writer.index
+        files = [] if known is None else list(known.files.values())
+        return {each.file.path: (_identities(each.file), each.deleted) for each in files if each.deleted}
+
+    def merge(self, known: Dead) -> Merge | None:
+        """Write files anew, as far as one unit goes, for `take_in`; an empty merge where that does not pay.
+
+        Nothing is committed. `known` dead positions are not read again.
+
+        Returns:
+            None where it is left to `by_iceberg`.
+        """
+        table, storage, limits = self.writer.table, self.writer.storage, self.limits
+        files = read_index(str(table), self.writer.head, (), table.scan)
+        found = wear(files, self._target)
+        if not found.needs_compaction(limits):
+            return Merge(table.uuid, table.schema.id, ())
+        if (isinstance(storage, JavaStorage) and not table.schema.shadows) or not merging.is_plain(table):
+            return None
+        # Tasks take a group each; one process all of them, one after the other.
+        size, rows = limits.unit_bytes, math.inf
+        if table.java.tasks is None:
+            size, rows = min(size, merging.MOST_BYTES), merging.MOST_ROWS
+        for path, (deletes, dead) in known.items():
+            indexed = files.files.get(path)
+            if indexed is not None and _identities(indexed.file) == deletes:
+                indexed.deleted = dead
+        spec_id, fewest = int(table.spec_json["spec-id"]), min(5, limits.small_files)
+        chosen = merging.groups(files, spec_id, _SMALL * self._target, fewest, size, rows)
+        if found.has_dead_rows(limits):
+            chosen += merging.with_dead_rows(files, spec_id, limits.deleted_share, chosen, limits.unit_bytes)
+        return merging.stage(table, storage, chosen) if chosen else None
+
+    def take_in(self, merge: Merge) -> Counts:
+        """Commit what was merged, with the rows that died since; nothing where the table has been written anew."""
+        table = self.writer.table
+
+        def put(stamp: Stamp, head: int) -> Counts:
+            files = read_index(str(table), head, (), table.scan)
+            for path, known in (self.writer.index or FileIndex(None, ())).files.items():
+                files.files[path].deleted = known.deleted
+            change = merge.change(table, self.writer.storage, files)
+            if change is None:
+                return {}
+            change = replace(change, summary=stamp.summary(), properties=stamp.entries())
+            commit(table, change, head, lambda: failpoints.reach("compaction-sent"))
+            return {"compacted": len(change.rewritten), "vectors": len(change.replaced)}
+
+        return self._fenced(put) if merge.parts else {}
+
+    def by_iceberg(self) -> Counts:
+        """Let Iceberg's own action, a job of Spark, rewrite what `merge` does not know how to."""
         table = self.writer.table
 
         def rewrite(stamp: Stamp, head: int) -> Counts:
-            files = read_index(str(table), head, (), table.scan)
-            found = wear(files, self._target)
-            if not found.needs_compaction(self.limits):
+            found = wear(read_index(str(table), head, (), table.scan), self._target)
+            if table.schema.shadows or not found.needs_compaction(self.limits):
                 return {}
-            if (change := self._merged(files)) is not None:
-                change = replace(change, summary=stamp.summary(), properties=stamp.entries())
-                commit(table, change, head, lambda: failpoints.reach("compaction-sent"))
-                return {"compacted": len(change.rewritten), "vectors": len(change.replaced)}
-            if table.schema.shadows:
-                return {}  # Iceberg's action is a job of Spark.
             done = iceberg.compact(table, self._options(found), stamp, head)
             return {"compacted": done.data_files, "vectors": done.delete_files}
 
@@ -228,22 +293,6 @@ class Upkeep:
         logger().warning("orphans left alone", table=str(table), folder=table.location, files=files, because=reason)
         return []
 
-    def _merged(self, files: FileIndex) -> Change | None:
-        """The compaction of small files with few rows, staged; None where it is left to Iceberg's action."""
-        table, storage, limits = self.writer.table, self.writer.storage, self.limits
-        by_java = isinstance(storage, JavaStorage) and not table.schema.shadows
-        if by_java or not merge.is_plain(table):
-            return None
-        # Tasks take a group each; one process all of them, one after the other.
-        size, rows = limits.unit_bytes, math.inf
-        if table.java.tasks is None:
-            size, rows = min(size, merge.MOST_BYTES), merge.MOST_ROWS
-        for path, known in (self.writer.index or FileIndex(None, ())).files.items():
-            files.files[path].deleted = known.deleted
-        spec_id, fewest = int(table.spec_json["spec-id"]), min(5, limits.small_files)
-        chosen = merge.groups(files, spec_id, _SMALL * self._target, fewest, size, rows)
-        return merge.stage(table, storage, files, chosen) if chosen else None
-
     @property
     def _target(self) -> int:
         return int(self.writer.table.setting("write.target-file-size-bytes") or TARGET_BYTES)
@@ -281,6 +330,10 @@ class Upkeep:
             return work(cast("Stamp", self.writer.own_stamp), cast("int", self.writer.head))
         finally:
             self.writer.look()
+
+
+def _identities(file: DataFile) -> frozenset[tuple[str, Any]]:
+    return frozenset(map(merging.identity, file.deletes))
 
 
 def properties_of_new() -> dict[str, str]:

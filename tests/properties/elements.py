@@ -22,6 +22,7 @@ class Elements:
         keyless: Most tables have no key, and restarts send their rows again to other partitions, as the topic grows;
             not in offset order, where a later step takes them for new.
         databases: A database is dropped and made again, often in other letters, and so are tables.
+        beside: Files are merged and snapshots expire while steps go on, as soon as two files or snapshots are there.
         partitions: Most tables are partitioned, and exchange partitions with new tables.
     """
 
@@ -34,6 +35,7 @@ class Elements:
     filtered: bool = False
     keyless: bool = False
     databases: bool = False
+    beside: bool = False
     partitions: bool = False
 
     @staticmethod
@@ -54,6 +56,7 @@ class Elements:
             filtered=filtered,
             keyless=keyless and not by_offset,
             databases=random.Random(f"databases of {seed}").random() < 0.3,
+            beside=random.Random(f"beside {seed}").random() < 0.5,
         )
 
 

@@ -12,6 +12,7 @@ from applier.changefeed.message import TopicPartition
 from applier.commands.follower import Follower
 from applier.errors import CheckpointConflict, SchemaChangeRefused, TransientError
 from applier.pipeline.step import Pipeline
+from applier.runtime.threads import Asking
 from tests.disasters import FAILURES, Crash, Disasters
 from tests.lab import Lab, Memory
 from tests.properties.apart import LEFT_OUT, Witness, is_apart
@@ -109,6 +110,8 @@ class Schedule:
         feed = feed_of(chance, self.size, self.order, elements)
         self.story.append(str(elements))
         messages = chance.choice([10, 40, 1000])
+        if elements.beside:
+            messages = 10  # Many steps, and a file of each.
         name = f"{self.order}_{self.seed}"
         self._lab = Lab(self.spark, name, feed.database, feed.records, messages, self.order, self._settings())
         self._witness = Witness(feed.database)
@@ -215,6 +218,8 @@ class Schedule:
         is_left_out = self._elements.include and (self._random.random() < 0.5 or self._must_leave_out)
         self._lab.more = {**self._settings(), **(LEFT_OUT if is_left_out else {})}
         pipeline = self._lab.start()
+        # A unit of work is done before a step, and what it prepared is committed after it.
+        pipeline.maintenance.begin = Asking.run
         # What the process before it did last, it may not have lived to see.
         self._witness.see(pipeline.state.resolved_ts, is_left_out=self._is_left_out)
         if self._elements.include:
@@ -224,10 +229,12 @@ class Schedule:
 
     def _settings(self) -> Mapping[str, Mapping[str, Any]]:
         # No table but one that is left out may be parked: what is refused here is a defect, or has a way out.
-        stop = {"on_table_error": "stop"}
-        if not self._elements.filtered:
-            return {"changefeed": stop}
-        return {"changefeed": {**stop, "filtered": True}, "ddl": {"truncate-table": "ignore"}}
+        found: dict[str, Mapping[str, Any]] = {"changefeed": {"on_table_error": "stop"}}
+        if self._elements.filtered:
+            found = {"changefeed": {**found["changefeed"], "filtered": True}, "ddl": {"truncate-table": "ignore"}}
+        if self._elements.beside:
+            found["maintenance"] = {"small_files": 2, "snapshots": 1 + 3 * (self.seed % 3)}
+        return found
 
     def _take_over(self) -> None:
         """Another applier takes the changefeed in the middle of a step, and gets as far as it gets."""

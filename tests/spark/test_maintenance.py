@@ -24,7 +24,7 @@ from applier.sink.iceberg.catalog import Catalog, JavaError
 from applier.sink.iceberg.files import JavaStorage
 from applier.sink.iceberg.table import Table
 from applier.sink.upkeep import ORPHANS_REMOVED_AT, Thresholds, Upkeep
-from applier.sink.write import merge
+from applier.sink.write import file_writer, merge
 from applier.sink.write.table_writer import TableWriter
 from tests.few import few
 from tests.replay import differences, ends_at, replay
@@ -111,7 +111,7 @@ def test_compaction_keeps_rows_and_stamp(
 ) -> None:
     """One file a partition and no deletes are left, with the same rows and the same stamp, and batches go on."""
     case = Case(spark, lake, fresh_name(), is_far=is_far, format_version=version, partition=partition)
-    assert case.upkeep.is_worn
+    assert case.upkeep.worn >= 1
     files = case.summary("total-data-files")
 
     counts = case.upkeep.compact()
@@ -210,7 +210,7 @@ def test_file_with_many_dead_rows_is_rewritten_alone(spark: SparkSession, lake: 
         )
     apply(writer, feed.taken({}, {(key,) for key in range(20)}), Stamp("shop", 1, 2), exact=True)
     upkeep = Upkeep(writer, replace(LIMITS, small_files=50))
-    assert upkeep.is_worn
+    assert upkeep.worn >= 1
     before = set(writer.index.files if writer.index else ())
 
     assert upkeep.compact() == {"compacted": 1, "vectors": 1}
@@ -223,10 +223,65 @@ def test_compaction_goes_on_a_unit_at_a_time(case: Case) -> None:
     """A unit of work is bounded: a table that needs more takes several, with the rows right in between."""
     case.upkeep = Upkeep(case.writer, replace(LIMITS, unit_bytes=1, small_files=2))
 
-    assert case.upkeep.compact()["compacted"] == 2
+    assert case.upkeep.compact()["compacted"] == 1
     case.check()
-    assert case.upkeep.compact()["compacted"] == 2
+    assert case.upkeep.compact()["compacted"] == 1
     case.check()
+
+
+@pytest.mark.parametrize(("version", "partition"), few([(3, _BY_KEY), (2, []), (2, _BY_KEY), (3, [])]))
+def test_files_are_merged_while_batches_go_on(
+    spark: SparkSession, lake: Catalog, fresh_name: Name, version: int, partition: Any
+) -> None:
+    """Rows that die meanwhile stay dead, new ones stay, and so do those that another writer of the process sees."""
+    case = Case(spark, lake, fresh_name(), format_version=version, partition=partition)
+    beside = Upkeep(case.other(2), LIMITS)
+
+    for _ in range(3):
+        merged = beside.merge({})
+        assert merged is not None
+        for _ in range(3):
+            case.apply()
+        assert case.upkeep.take_in(merged)["compacted"] > 1
+        case.check()
+        case.apply()
+        case.check()
+        beside.writer.look()
+    assert case.upkeep.take_in(merged) == {}
+    assert not case.writer._committer.is_foreign
+    case.check()
+
+
+def test_snapshots_expire_while_batches_go_on(case: Case) -> None:
+    """With a writer of its own: the batches before and after it lose nothing, also one that was planned before."""
+    beside = Upkeep(case.other(2), replace(LIMITS, snapshots=1, snapshot_hours=0))
+    for _ in range(3):
+        cut = case.writer.head
+        case.apply()
+        assert beside.expire(cut, LATER)["expired"] > 0
+        case.apply()
+        case.check()
+    assert case.writer.table.has_snapshot(cut or 0)
+
+
+def test_a_large_file_is_rewritten_without_its_dead_rows(
+    spark: SparkSession, lake: Catalog, fresh_name: Name, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A row group at a time, without Iceberg's action, with rows that die meanwhile."""
+    monkeypatch.setattr(merge, "MOST_ROWS", 10)
+    monkeypatch.setattr(file_writer, "GROUP_BYTES", 500)
+    name, feed = fresh_name(), Feed(("long",))
+    writer = TableWriter(feed.create(lake, name, properties={"write.target-file-size-bytes": "100000"}), "shop", 1)
+    apply(writer, feed.taken({(key,): (key, "x", None) for key in range(50)}, set()), Stamp("shop", 1, 1), exact=True)
+    apply(writer, feed.taken({}, {(key,) for key in range(0, 40, 2)}), Stamp("shop", 1, 2), exact=True)
+    upkeep = Upkeep(writer, LIMITS)
+    merged = upkeep.merge({})
+    assert merged is not None
+    apply(writer, feed.taken({(1,): (7, "new", None)}, {(3,), (49,)}), Stamp("shop", 1, 3), exact=True)
+
+    assert upkeep.take_in(merged) == {"compacted": 1, "vectors": 1}
+
+    feed.check(read(spark, name))
 
 
 def test_newer_applier_is_noticed_before_a_rewrite(case: Case) -> None:

@@ -6,6 +6,7 @@ it destroys that table. So a folder is searched only if no other table can have 
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
@@ -37,7 +38,7 @@ _MAX_STRAYS = 1000
 
 
 class Neighbours:
-    """Where all tables of a catalog keep files, by a clock whose seconds only grow.
+    """Where all tables of a catalog keep files, by a clock whose seconds only grow. Any thread may ask.
 
     One search may spend `stray_seconds` to ask tables for files outside their location.
     """
@@ -51,6 +52,7 @@ class Neighbours:
         self._extents: dict[tuple[str, ...], FileExtent] = {}
         self._strays: dict[tuple[str, str], tuple[str, ...]] = {}
         self._at: float | None = None
+        self._lock = threading.Lock()
 
     def reach(self, table: Table, folder: str) -> tuple[str, ...] | None:
         """Identifier of another table that may keep files in a folder of `table`; None if there is no such table.
@@ -59,9 +61,10 @@ class Neighbours:
             ApplierError: The catalog does not list all its tables, one of them cannot be loaded, or the time did not
                 suffice to ask all of them.
         """
-        if self._at is None or self._clock() - self._at > _KNOWN_SECONDS:
-            self._extents = self._read()
-            self._at = self._clock()
+        with self._lock:
+            if self._at is None or self._clock() - self._at > _KNOWN_SECONDS:
+                self._extents = self._read()
+                self._at = self._clock()
         others = (item for item in self._extents.items() if item[0] != table.identifier)
         return next((identifier for identifier, extent in others if extent.reaches(folder)), None)
 

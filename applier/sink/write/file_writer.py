@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import re
 import uuid
-from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from typing import Any, NamedTuple
 
 import pyarrow as pa
@@ -134,12 +134,19 @@ class FileWriter:
 
         The columns are those of the table, which other ones may follow.
         """
+        files = self.write_groups(_groups(rows), rows.schema, values, key, order)
+        if key and len(files) == 1:
+            named = {field.name: field for field in self.layout.schema.fields}
+            remember(files[0].path, [named[name] for name in key], rows)
+        return files
+
+    def write_groups(
+        self, groups: Iterator[pa.Table], schema: pa.Schema, values: Sequence[Any], key: Sequence[str], order: int
+    ) -> list[DataFile]:
+        """Write what may be more than memory holds: row groups of this schema as they come, else as `write`."""
         fields, properties = self.layout.schema.fields, self.layout.properties
         target = int(properties.get("write.target-file-size-bytes", TARGET_BYTES))
-        files = write_files(rows, self.storage, lambda name: self.layout.place(name, values), target)
-        if key and len(files) == 1:
-            named = {field.name: field for field in fields}
-            remember(files[0].path, [named[name] for name in key], rows)
+        files = _write_groups(groups, schema, self.storage, lambda name: self.layout.place(name, values), target)
         return [
             DataFile.parse(
                 {
@@ -177,26 +184,33 @@ def write_files(
     Raises:
         TransientError: The storage does not answer.
     """
-    schema = pa.schema([_parquet_field(field) for field in rows.schema])
-    groups = deque(_groups(rows.rename_columns(schema.names)))
-    files = []
-    while groups:
+    return _write_groups(_groups(rows), rows.schema, storage, locate, target)
+
+
+def _write_groups(
+    groups: Iterator[pa.Table], columns: pa.Schema, storage: Storage, locate: Callable[[str], str], target: int
+) -> list[Written]:
+    schema, files = pa.schema([_parquet_field(field) for field in columns]), list[Written]()
+    for first in groups:
         location = locate(f"{uuid.uuid4()}.parquet")
         try:
-            files.append(_write_file(groups, schema, storage, location, target))
+            files.append(_write_file(chain((first,), groups), schema, storage, location, target))
         except (pa.ArrowException, OSError) as error:
             raise TransientError(f"Cannot write {location}: {reason_of(error)}.") from error
     return files
 
 
-def _write_file(groups: deque[pa.Table], schema: pa.Schema, storage: Storage, location: str, target: int) -> Written:
+def _write_file(groups: Iterator[pa.Table], schema: pa.Schema, storage: Storage, location: str, target: int) -> Written:
+    """One file of the first groups, until it has `target` bytes; the others are left."""
     footers: list[pq.FileMetaData] = []
     options: dict[str, Any] = {"compression": "zstd", "store_decimal_as_integer": True, "metadata_collector": footers}
     with storage.create(location) as sink:
         # Iceberg's readers know columns by field id; Arrow's copy of the schema would only be bytes.
         with pq.ParquetWriter(sink, schema, store_schema=False, **options) as writer:
-            while groups and sink.tell() < target:
-                writer.write_table(groups.popleft())
+            for group in groups:
+                writer.write_table(group.rename_columns(schema.names))
+                if sink.tell() >= target:
+                    break
         size = sink.tell()
     return Written(location, size, footers[0])
 

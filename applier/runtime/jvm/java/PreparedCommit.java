@@ -129,7 +129,10 @@ public class PreparedCommit {
     return delta.validateDataFilesExist(touched);
   }
 
-  /** The new files are younger than every delete file: none of those applies to them, and the fence lets none come. */
+  /**
+   * The new files are younger than every delete file of old: none of those applies to them, and the fence lets none
+   * come. The delete files that come along are those of rows that died while the new files were written.
+   */
   private static SnapshotUpdate rewrite(Table table, Transaction transaction, JsonNode change, Map specs)
       throws Exception {
     RewriteFiles rewrite = transaction.newRewrite();
@@ -141,6 +144,9 @@ public class PreparedCommit {
     }
     for (Object row : change.get("rows")) {
       rewrite.addFile((DataFile) file(row, specs));
+    }
+    for (Object delete : change.get("deletes")) {
+      rewrite.addFile((DeleteFile) file(delete, specs));
     }
     return rewrite.validateFromSnapshot(change.get("expected").asLong());
   }

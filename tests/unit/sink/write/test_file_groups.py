@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import pickle
-from collections.abc import Callable, Sequence
+import random
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
@@ -26,8 +28,8 @@ from applier.sink.format.storage import LocalStorage
 from applier.sink.format.types import TableSchema, schema_json
 from applier.sink.iceberg.files import DataFile, DeleteFile, JavaStorage
 from applier.sink.iceberg.java import FileTasks
-from applier.sink.write import file_groups, merge
-from applier.sink.write.deletes import encode_vector, load_deleted, puffin
+from applier.sink.write import file_groups, file_writer, merge
+from applier.sink.write.deletes import encode_vector, load_deleted, puffin, stage_vectors
 from applier.sink.write.file_groups import FileRows, bytes_of, groups, run_on_groups
 from applier.sink.write.file_index import IndexedFile, read_index
 from applier.sink.write.file_writer import FileWriter
@@ -71,6 +73,8 @@ class Lake:
     def __init__(self, folder: Path, tasks: Tasks | None, values: Sequence[str]) -> None:
         self.folder = folder
         self.tasks = tasks
+        self.properties = dict[str, str]()
+        self.order = list[dict[str, Any]]()
         self.places = Places(has_tasks=True, file_bytes=-1)
         self.files = list[DataFile]()
         for start in range(0, len(values), 5):
@@ -89,8 +93,19 @@ class Lake:
 
     def layout(self, schema: TableSchema) -> FileLayout:
         """How its files are written once it has a schema."""
-        spec, order = {"spec-id": 0, "fields": []}, {"order-id": 0, "fields": []}
-        return FileLayout("shop.t", str(self.folder), schema, spec, order, {}, 3)
+        spec = {"spec-id": 0, "fields": []}
+        order = {"order-id": len(self.order), "fields": [{**part, "null-order": "nulls-last"} for part in self.order]}
+        return FileLayout("shop.t", str(self.folder), schema, spec, order, self.properties, 3)
+
+    def kill(self, numbers: Collection[int]) -> None:
+        """Let the rows of these ids be dead as well."""
+        dead = {index: [number % 5 for number in numbers if number // 5 == index] for index in range(len(self.files))}
+        indexed = {each.file.path: each for each in self.indexed}
+        hits = {self.files[index].path: BitMap64(positions) for index, positions in dead.items() if positions}
+        deletes = stage_vectors(hits, indexed, STORAGE, lambda name: str(self.folder / name))
+        self.files = [
+            replace(file, deletes=deletes.state[file.path][0]) if file.path in hits else file for file in self.files
+        ]
 
     def table(self, schema: TableSchema = SCHEMA) -> Any:
         """The table, as far as work on its rows looks at it."""
@@ -107,6 +122,7 @@ class Lake:
 class _Table:
     snapshot_id = 1
     format_version = 3
+    uuid = "u"
 
     def __init__(self, lake: Lake, schema: TableSchema) -> None:
         tasks = None if lake.tasks is None else FileTasks(lake.tasks, lake.places)
@@ -195,14 +211,71 @@ def test_merged_files_keep_the_identity_of_rows(tmp_path: Path, tasks: Tasks | N
     index = read_index("shop.t", 1, (), lambda *_: lake.files)
     files = list(index.files.values())
 
-    change = merge.stage(lake.table(), STORAGE, index, [files[:2], files[2:]])
+    merged = merge.stage(lake.table(), STORAGE, [files[:2], files[2:]])
 
+    assert merged is not None
+    change = merged.change(lake.table(), STORAGE, index)
     assert change is not None
     assert [file.records for file in change.rows] == [8, 8]
     assert [(row["id"], row["_row_id"], row["_last_updated_sequence_number"]) for row in held(change.rows)] == [
         (number, number, 7) for number in range(20) if number % 5 != 1
     ]
     assert len(change.rewritten) == len(change.replaced) == 4
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_rows_that_die_while_files_are_merged_are_dead_in_the_new_ones(
+    tmp_path: Path, tasks: Tasks | None, monkeypatch: pytest.MonkeyPatch, seed: int
+) -> None:
+    """However their order changes, and into however many files they go; so are those of a file that is only cut."""
+    draw = random.Random(seed)
+    monkeypatch.setattr(merge, "MOST_ROWS", draw.choice([3, 100]))
+    monkeypatch.setattr(file_writer, "GROUP_BYTES", draw.choice([20, 1000]))
+    lake = Lake(tmp_path, tasks, ["x"] * 30)
+    lake.properties = draw.choice([{}, {"write.target-file-size-bytes": "1"}])
+    lake.order = draw.choice([[], [{"source-id": 1, "transform": "identity", "direction": "desc"}]])
+    lake.kill(draw.sample(range(30), 4))
+    before = lake.indexed
+    merged = merge.stage(lake.table(), STORAGE, [before[:3], before[3:4], before[4:5]])
+    assert merged is not None
+    dead = draw.sample(range(30), draw.randrange(1, 12))
+    lake.kill(dead)
+    living = {file.path: set(range(start, start + 5)) for start, file in zip(range(0, 30, 5), lake.files, strict=True)}
+    for indexed, ids in zip(lake.indexed, living.values(), strict=True):
+        ids -= {min(ids) + position for position in indexed.deleted or ()}
+
+    change = merged.change(lake.table(), STORAGE, read_index("shop.t", 2, (), lambda *_: lake.files))
+
+    assert change is not None
+    deletes = {str(delete.json["referenced-data-file"]): (delete,) for delete in change.deletes}
+    new = [replace(file, deletes=deletes.get(file.path, ())) for file in change.rows]
+    index = list(read_index("shop.t", 3, (), lambda *_: new).files.values())
+    load_deleted(index, STORAGE)
+    found = [row["id"] for each in index for row in _living(each)]
+    gone = [file.path for file in change.rewritten]
+    assert sorted(found) == sorted(number for path in gone for number in living[path])
+    assert len(gone) == 5
+
+
+def _living(indexed: IndexedFile) -> list[dict[str, Any]]:
+    rows = pq.read_table(indexed.file.path).to_pylist()
+    return [row for position, row in enumerate(rows) if position not in (indexed.deleted or ())]
+
+
+def test_a_table_that_was_set_back_takes_no_merged_files(tmp_path: Path) -> None:
+    """A row that was dead and lives again is not in them; nor is what a file has that is gone."""
+    lake = Lake(tmp_path, None, ["x"] * 20)
+    earlier = lake.files
+    lake.kill([3])
+    merged = merge.stage(lake.table(), STORAGE, [lake.indexed[:3]])
+    assert merged is not None
+
+    def change(files: list[DataFile]) -> object:
+        return merged.change(lake.table(), STORAGE, read_index("shop.t", 2, (), lambda *_: files))
+
+    assert change(earlier) is None
+    assert change(lake.files[1:]) is None
+    assert change(lake.files) is not None
 
 
 def test_large_files_are_cut_between_row_groups(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
