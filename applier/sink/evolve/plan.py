@@ -34,6 +34,10 @@ class Refusal:
     reason: str
     hint: str = RELOAD
 
+    def of(self, table: object) -> SchemaChangeRefused:
+        """The same as an error, with the name of a table."""
+        return SchemaChangeRefused(f"Table {table} cannot follow its upstream: {self.reason}", self.hint)
+
 
 @dataclass(frozen=True, slots=True)
 class Evolution:
@@ -242,7 +246,7 @@ def refuse_renamed(version: TableVersion, table: TableVersion) -> None:
     """
     shown = replace(table, columns=tuple(column for column in table.columns if column.generated != VIRTUAL))
     for refusal in _identity_doubts(lineage(version, shown, ())):
-        raise SchemaChangeRefused(f"Table {table.name} cannot follow its upstream: {refusal.reason}", refusal.hint)
+        raise refusal.of(table.name)
 
 
 def _identity_doubts(found: ColumnMapping) -> Iterator[Refusal]:
