@@ -32,7 +32,6 @@ class EvolutionStep(ABC):
 
     def rewrite(self, format_version: int) -> str | None:
         """Why it writes files that hold rows anew; None where metadata is enough."""
-        del format_version
         return None
 
     def on_fields(self, fields: dict[str, Field]) -> None:
@@ -47,7 +46,6 @@ class EvolutionStep(ABC):
 
     def is_done(self, schema: TableSchema) -> bool:
         """Whether the columns of a table show that it has taken the step."""
-        del schema
         return False
 
 
@@ -165,7 +163,6 @@ class ConvertField(EvolutionStep):
         return f"convert {self.name} from {self.old.text} to {self.new.text} as TiDB does"
 
     def rewrite(self, format_version: int) -> str | None:
-        del format_version
         if self.old_arrow != self.new_arrow and not is_promotion(self.old_arrow, self.new_arrow):
             return f"A value of {self.name} that TiDB would not have cast in strict SQL mode stops the feed."
         return f"Only if the conversion changes a value of {self.name}; one that strict mode refuses stops the feed."

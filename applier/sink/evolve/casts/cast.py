@@ -150,16 +150,6 @@ def _to_set(values: Array, step: ConvertField) -> Array:
     )
 
 
-def _by_text(read: Cast) -> Cast:
-    """A cast that goes on from the text that TiDB prints of the old values."""
-    return lambda values, step: read(text.text_of(values, step), step)
-
-
-def _by_whole(read: Cast) -> Cast:
-    """A cast that goes on from the whole numbers that the old values are."""
-    return lambda values, step: read(numbers.whole_of(values, step), step)
-
-
 def _keeps_seconds(old: ColumnType, new: ColumnType, *, is_text: bool) -> bool:
     """Digits that were not known may be any: values are rounded, which changes none that has no more digits."""
     if old.scale is None or new.scale is None:
@@ -177,13 +167,12 @@ _NUMBERS = ("int", "year", "bit", "decimal", "real", "text")
 _PRINTED = ("int", "year", "decimal", "real", "text", "bytes", "date", "datetime", "time", "enum", "set", "json")
 
 _CASTS: dict[tuple[str, str], Cast] = {
-    **{(old, "int"): _by_whole(numbers.fit_whole) for old in _NUMBERS},
-    **{(old, "bit"): _by_whole(numbers.fit_whole) for old in ("int", "bit")},
+    **{(old, "int"): numbers.to_whole for old in _NUMBERS},
+    **{(old, "bit"): numbers.to_whole for old in ("int", "bit")},
     **{(old, "decimal"): numbers.to_decimal for old in _NUMBERS},
     **{(old, "real"): numbers.to_real for old in _NUMBERS},
-    **{(old, "text"): _by_text(text.fit_text) for old in _PRINTED},
-    **{(old, "bytes"): _by_text(text.fit_bytes) for old in _PRINTED if old != "bytes"},
-    ("bytes", "bytes"): text.fit_bytes,
+    **{(old, "text"): text.to_text for old in _PRINTED},
+    **{(old, "bytes"): text.to_bytes for old in _PRINTED},
     ("year", "year"): _same,
     ("enum", "enum"): _to_enum,
     ("text", "enum"): _to_enum,

@@ -10,6 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from applier.changefeed.table import ColumnType
+from applier.changefeed.types import BINARIES
 from applier.sink.evolve.steps import ConvertField
 from applier.sink.format.types import Array, by_value
 
@@ -25,10 +26,6 @@ BYTES = {
 def text_of(values: Array, step: ConvertField) -> Array:
     """Text that TiDB prints (`Datum.convertToString`)."""
     kind = values.type
-    if pa.types.is_string(kind):
-        return values
-    if pa.types.is_binary(kind):
-        return values.cast(pa.string())
     if pa.types.is_boolean(kind):
         return values.cast(pa.int32()).cast(pa.string())
     if pa.types.is_floating(kind):
@@ -40,12 +37,15 @@ def text_of(values: Array, step: ConvertField) -> Array:
     return values.cast(pa.string())
 
 
-def fit_text(texts: Array, step: ConvertField) -> Array:
-    """Texts for a text column. CHAR drops spaces at the end; VARCHAR drops them where they are too many.
+def to_text(values: Array, step: ConvertField) -> Array:
+    """Texts for a text column, as TiDB prints the values.
+
+    CHAR drops spaces at the end; VARCHAR drops them where they are too many.
 
     Raises:
         ValueError: A text is too long.
     """
+    texts = text_of(values, step)
     if step.new.name == "char":
         texts = pc.utf8_rtrim(texts, " ")
     if step.new.name not in ("char", "varchar"):
@@ -60,13 +60,13 @@ def fit_text(texts: Array, step: ConvertField) -> Array:
     return cut  # type: ignore[no-any-return]
 
 
-def fit_bytes(values: Array, step: ConvertField) -> Array:
-    """Bytes for a binary column; BINARY is filled up with zero bytes.
+def to_bytes(values: Array, step: ConvertField) -> Array:
+    """Bytes for a binary column, of what is no bytes those that TiDB prints; BINARY is filled up with zero bytes.
 
     Raises:
         ValueError: A value is too long.
     """
-    raw = values.cast(pa.binary())
+    raw = (values if step.old.name in BINARIES else text_of(values, step)).cast(pa.binary())
     limit = step.new.length if step.new.name in ("binary", "varbinary") else BYTES[step.new.name]
     if limit is None:
         return raw
