@@ -5,7 +5,7 @@ TiDB compares names of databases and tables without regard to case, and so does 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
@@ -23,10 +23,11 @@ class _Entry(NamedTuple):
     partitioning: Partitioning | None = None
 
 
-class Tables:
+class Tables(Mapping[TableName, TableVersion]):
     """All tables that are known, as of one point of the changefeed; `apply` moves it past an action.
 
-    Tables that were dropped or truncated are remembered once, since RECOVER and FLASHBACK bring them back.
+    A name in any letters finds its table, whose own name is spelt as upstream. Those that were dropped or truncated are
+    remembered once, since RECOVER and FLASHBACK bring them back.
     """
 
     def __init__(self, versions: Iterable[TableVersion] = ()) -> None:
@@ -38,29 +39,16 @@ class Tables:
     def __len__(self) -> int:
         return len(self._entries)
 
-    def __contains__(self, name: TableName) -> bool:
-        return name in self._entries
-
     def __iter__(self) -> Iterator[TableName]:
         return iter([entry.version.name for entry in self._entries.values()])
 
-    def get(self, name: TableName) -> TableVersion | None:
-        """The table of a name in any letters, or None; its `name` is spelt as upstream."""
-        entry = self._entries.get(name)
-        return entry.version if entry else None
+    def __getitem__(self, name: TableName) -> TableVersion:
+        return self._entries[name].version
 
     def spelt(self, name: TableName) -> TableName | None:
         """The name of a table as upstream, or None."""
         version = self.get(name)
         return version.name if version else None
-
-    def items(self) -> list[tuple[TableName, TableVersion]]:
-        """All tables with their names as upstream."""
-        return [(entry.version.name, entry.version) for entry in self._entries.values()]
-
-    def values(self) -> list[TableVersion]:
-        """All tables."""
-        return [entry.version for entry in self._entries.values()]
 
     def of_database(self, database: str) -> list[TableName]:
         """Names of the tables of a database: those that DROP DATABASE takes along."""
