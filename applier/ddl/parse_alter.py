@@ -77,10 +77,10 @@ def _add(tokens: Tokens, table: TableName) -> Sequence[ddl.Action]:
     tokens.skip("COLUMN")
     exists = tokens.if_exists()
     if tokens.at("("):
-        found = read_elements(tokens)
-        columns = [definition.resolve(TABLE_CHARSET, backfill=True) for definition in found.definitions]
+        definitions, indexes = read_elements(tokens)
+        columns = [definition.resolve(TABLE_CHARSET, backfill=True) for definition in definitions]
         several: list[ddl.Action] = [ddl.AddColumn(table, column, if_not_exists=exists) for column in columns]
-        return several + [ddl.AddIndex(table, index) for index in found.indexes]
+        return several + [ddl.AddIndex(table, index) for index in indexes]
     definition = read_definition(tokens)
     first, after = _position(tokens)
     column = definition.resolve(TABLE_CHARSET, backfill=True)

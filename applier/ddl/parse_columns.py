@@ -58,7 +58,9 @@ class Default(NamedTuple):
             text = _printed(text, column.name if column else "")
         if column is None or self.kind == "expression":
             return text
-        if column.name == "bit" and (self.kind == "text" or (self.kind == "number" and not _is_whole(self.text))):
+        if column.name == "bit" and (
+            self.kind == "text" or (self.kind == "number" and not self.text.lstrip("-").isdecimal())
+        ):
             return _number(text.encode())
         if column.name in ("enum", "set"):
             return _members(self.kind, text, column)
@@ -119,24 +121,16 @@ class Definition:
         return [*made, Index("", columns, unique=True)] if self.unique else made
 
 
-class Elements(NamedTuple):
-    """What stands in the parentheses of CREATE TABLE.
+def read_elements(tokens: Tokens) -> tuple[list[Definition], list[Index]]:
+    """Take what stands in the parentheses of CREATE TABLE.
 
-    Attributes:
-        definitions: Columns, in order.
-        indexes: Indexes as tables declare them, then those of column attributes; names may be "".
+    Returns:
+        Columns, in order. Indexes as the table declares them, then those of column attributes; names may be "".
     """
-
-    definitions: list[Definition]
-    indexes: list[Index]
-
-
-def read_elements(tokens: Tokens) -> Elements:
-    """Take columns and indexes in parentheses."""
     found = tokens.listed_in_group(_element, "`,` is missing after a column or index")
     definitions = [element for element in found if isinstance(element, Definition)]
     indexes = [element for element in found if isinstance(element, Index)]
-    return Elements(definitions, [*indexes, *(index for column in definitions for index in column.indexes())])
+    return definitions, [*indexes, *(index for column in definitions for index in column.indexes())]
 
 
 def _element(tokens: Tokens) -> Definition | Index | None:
@@ -205,7 +199,9 @@ def _plain_attribute(tokens: Tokens, kind: TypeText) -> None:
     elif tokens.at("CHARACTER", "CHARSET"):
         kind.charset = read_charset(tokens)
     elif tokens.skip("ON UPDATE"):
-        read_now(tokens)
+        if not tokens.skip(*_NOW):
+            raise tokens.unreadable("CURRENT_TIMESTAMP is missing")
+        tokens.skip_group()
     elif tokens.skip("REFERENCES"):
         _reference(tokens)
     elif tokens.at("CONSTRAINT", "CHECK"):
@@ -331,13 +327,6 @@ def read_default(tokens: Tokens) -> Default:
     return _word(tokens)
 
 
-def read_now(tokens: Tokens) -> None:
-    """Take the function of an ON UPDATE clause."""
-    if not tokens.skip(*_NOW):
-        raise tokens.unreadable("CURRENT_TIMESTAMP is missing")
-    tokens.skip_group()
-
-
 def _parenthesised(tokens: Tokens) -> Default:
     """Take an expression; in MySQL's syntax a plain value may stand in parentheses as well."""
     group = tokens.group()
@@ -384,10 +373,6 @@ def _printed(number: str, kind: str) -> str:
     return f"-{text}" if number.startswith("-") and text.strip("0.") else text
 
 
-def _is_whole(number: str) -> bool:
-    return number.lstrip("-").isdecimal()
-
-
 def _number(value: bytes) -> str:
     if len(value) > _LONGEST_NUMBER:
         msg = f"{len(value)} bytes are no number"
@@ -398,13 +383,10 @@ def _number(value: bytes) -> str:
 def _members(kind: str, text: str, column: ColumnType) -> str:
     """Labels of an enum's or set's default, which may be given by number or in different case."""
     if kind == "number" and text.isdecimal():
-        return _labels(int(text[: 3 * _LONGEST_NUMBER]), column)
+        number = int(text[: 3 * _LONGEST_NUMBER])
+        if column.name == "set":
+            return ",".join(label for place, label in enumerate(column.elements) if number >> place & 1)
+        return column.elements[number - 1] if 0 < number <= len(column.elements) else ""
     labels = {label.lower(): label for label in reversed(column.elements)}
     parts = [text] if column.name == "enum" else text.split(",")
     return ",".join(labels.get(part.rstrip(" ").lower(), part) for part in parts)
-
-
-def _labels(number: int, column: ColumnType) -> str:
-    if column.name == "set":
-        return ",".join(label for place, label in enumerate(column.elements) if number >> place & 1)
-    return column.elements[number - 1] if 0 < number <= len(column.elements) else ""

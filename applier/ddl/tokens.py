@@ -172,7 +172,10 @@ def _unquote(text: str, *, printed: bool) -> str:
 
 
 class Tokens:
-    """A statement that is read from left to right; what else it is read by, see `parse`."""
+    """A statement that is read from left to right; what else it is read by, see `parse`.
+
+    What takes a part of it raises `Unreadable` where something else comes next.
+    """
 
     def __init__(
         self,
@@ -224,20 +227,12 @@ class Tokens:
         return ""
 
     def expect(self, phrase: str) -> None:
-        """Take these keywords or symbols.
-
-        Raises:
-            Unreadable: Something else comes next.
-        """
+        """Take these keywords or symbols."""
         if not self.skip(phrase):
             raise self.unreadable(f"`{phrase}` is missing")
 
     def take(self) -> Token:
-        """Take the next token.
-
-        Raises:
-            Unreadable: There is none.
-        """
+        """Take the next token."""
         if self.done:
             raise self.unreadable("the statement ends too early")
         self.place += 1
@@ -264,11 +259,7 @@ class Tokens:
         return name
 
     def table(self) -> TableName:
-        """Take the name of a table.
-
-        Raises:
-            Unreadable: No name comes next, or it has no database and the message names none.
-        """
+        """Take the name of a table; without a database it is in the one that the message names."""
         first = self.name()
         self.is_qualified = bool(self.skip("."))
         if self.is_qualified:
