@@ -49,7 +49,10 @@ def _altered(version: TableVersion, action: ddl.Action) -> TableVersion:
         case ddl.DropIndex():
             return _drop_index(version, action.name)
         case ddl.RenameIndex():
-            return _rename_index(version, action)
+            renamed = (
+                replace(index, name=action.to) if _same(index.name, action.name) else index for index in version.indexes
+            )
+            return replace(version, indexes=tuple(renamed))
     return version
 
 
@@ -203,8 +206,3 @@ def _drop_index(version: TableVersion, name: str) -> TableVersion:
     if len(kept) < len(version.indexes):
         return replace(version, indexes=kept, handle_key=())
     return replace(version, handle_key=()) if primary and version.handle_key else version
-
-
-def _rename_index(version: TableVersion, action: ddl.RenameIndex) -> TableVersion:
-    indexes = (replace(index, name=action.to) if _same(index.name, action.name) else index for index in version.indexes)
-    return replace(version, indexes=tuple(indexes))

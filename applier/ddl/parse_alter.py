@@ -265,12 +265,9 @@ _ROWLESS = (
 
 def _order(tokens: Tokens) -> None:
     """Take what follows ORDER BY: `a, b DESC`. A comma may as well begin the next specification."""
-    _order_item(tokens)
-    while tokens.at(",") and (tokens.ahead(1).kind == NAME or tokens.ahead(2).is_("", ",", "ASC", "DESC", ".")):
+    while True:
+        tokens.column_name()
+        tokens.skip("ASC", "DESC")
+        if not (tokens.at(",") and (tokens.ahead(1).kind == NAME or tokens.ahead(2).is_("", ",", "ASC", "DESC", "."))):
+            return
         tokens.take()
-        _order_item(tokens)
-
-
-def _order_item(tokens: Tokens) -> None:
-    tokens.column_name()
-    tokens.skip("ASC", "DESC")

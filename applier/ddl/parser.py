@@ -25,7 +25,6 @@ from applier.ddl.tokens import (
     Tokens,
     Unreadable,
     looks_printed,
-    nothing_known,
     statements,
 )
 from applier.errors import SchemaChangeRefused
@@ -47,7 +46,7 @@ def parse(
     before: TableName | None = None,
     after: TableName | None = None,
     passed: Container[str] = (),
-    known: Known = nothing_known,
+    known: Known = lambda _: (),
 ) -> tuple[ddl.Action, ...]:
     """Actions of a DDL text, in the order in which they take effect.
 

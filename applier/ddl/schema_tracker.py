@@ -124,36 +124,37 @@ class Tables(Mapping[TableName, TableVersion]):
             case ddl.TruncateTable():
                 self._remember(action.table)
             case ddl.RenameTable():
-                self._rename(action)
+                entry = self._entries.pop(action.table, None)
+                # A table that is not known takes the name all the same: what had it before is stale.
+                self._entries.pop(action.to, None)
+                self._name(entry, action.to)
             case ddl.RecoverTable():
-                self._recover(action)
+                self._name(self._gone.pop(action.table, None), action.to or action.table)
             case ddl.CreateDatabase() | ddl.AlterDatabase():
                 pass
             case _:
-                self._alter(action, action.table, new_version_id)
+                if (entry := self._entries.get(action.table)) is not None:
+                    version = apply(entry.version, action, new_version_id)
+                    self._entries[action.table] = _Entry(version, _partitioned(entry.partitioning, action))
 
     def _create(self, action: ddl.CreateTable, new_version_id: int) -> None:
         self._entries.pop(action.table, None)
         version, partitioning = action.version, action.partitioning
-        if (source := self._source(action)) is not None:
-            version = replace(source.version, name=action.table, table_id=None, schemas=(), proofs=())
-            partitioning = source.partitioning
+        if (source := self.source(action)) is not None:
+            version = replace(source, name=action.table, table_id=None, schemas=(), proofs=())
+            partitioning = self.partitioning(source.name)
         if version is not None:
             self._entries[action.table] = _Entry(replace(version, version=new_version_id), partitioning)
 
     def source(self, create: ddl.CreateTable) -> TableVersion | None:
         """The table that CREATE TABLE … LIKE takes its columns from; None where it is not known."""
-        entry = self._source(create)
-        return entry.version if entry else None
-
-    def _source(self, create: ddl.CreateTable) -> _Entry | None:
         if not create.among:
-            return self._entries.get(create.like) if create.like else None
+            return self.get(create.like) if create.like else None
         # A table that the feed leaves out may be meant, so without rows one that is known is not proven either.
-        found = [self._entries.get(name) for name in create.among] if create.rows else [None]
-        fitting = [entry for entry in found if entry is None or all(_fits(rows, entry.version) for rows in create.rows)]
+        found = [self.get(name) for name in create.among] if create.rows else [None]
+        fitting = [table for table in found if table is None or all(_fits(rows, table) for rows in create.rows)]
         first = fitting[0] if fitting else None
-        is_certain = first is not None and all(entry and _is_alike(entry.version, first.version) for entry in fitting)
+        is_certain = first is not None and all(table is not None and _is_alike(table, first) for table in fitting)
         return first if is_certain else None
 
     def _remember(self, name: TableName) -> None:
@@ -164,23 +165,9 @@ class Tables(Mapping[TableName, TableVersion]):
         self._remember(name)
         self._entries.pop(name, None)
 
-    def _rename(self, action: ddl.RenameTable) -> None:
-        entry = self._entries.pop(action.table, None)
-        # A table that is not known takes the name all the same: what had it before is stale.
-        self._entries.pop(action.to, None)
-        if entry is not None:
-            self._entries[action.to] = _Entry(entry.version.renamed(action.to), entry.partitioning)
-
-    def _recover(self, action: ddl.RecoverTable) -> None:
-        entry = self._gone.pop(action.table, None)
-        name = action.to or action.table
+    def _name(self, entry: _Entry | None, name: TableName) -> None:
         if entry is not None:
             self._entries[name] = _Entry(entry.version.renamed(name), entry.partitioning)
-
-    def _alter(self, action: ddl.Action, name: TableName, new_version_id: int) -> None:
-        if (entry := self._entries.get(name)) is not None:
-            version = apply(entry.version, action, new_version_id)
-            self._entries[name] = _Entry(version, _partitioned(entry.partitioning, action))
 
 
 def _fits(rows: TableVersion, table: TableVersion) -> bool:

@@ -54,11 +54,6 @@ _LOST = re.compile(r"AlterTableType\(\d+\) is not supported")
 """What TiDB prints in place of a specification that its printer does not know."""
 
 
-def nothing_known(_: str) -> Sequence[TableName]:
-    """No table, where a text is read that names the databases of all its tables."""
-    return ()
-
-
 class Unreadable(Exception):
     """A statement that this grammar does not understand; `parse` turns it into `SchemaChangeRefused`.
 
@@ -183,7 +178,7 @@ class Tokens:
         database: str,
         before: TableName | None = None,
         after: TableName | None = None,
-        known: Known = nothing_known,
+        known: Known = lambda _: (),
     ) -> None:
         self._tokens = list(tokens)
         self.place = 0  # How many tokens were taken.

@@ -29,12 +29,9 @@ _REFUSED = frozenset({"ValidationException", "IllegalArgumentException", "Unsupp
 
 @dataclass(frozen=True, slots=True)
 class Evolved:
-    """What an evolution did: the snapshot that carries it, the Iceberg schema from there on, and how many rows were
-    written anew.
-    """
+    """What an evolution did: the snapshot that carries it, and how many rows were written anew."""
 
     snapshot_id: int
-    schema_id: int
     rewritten: int
 
 
@@ -67,7 +64,7 @@ def apply_evolution(table: Table, evolution: Evolution, stamp: Stamp) -> Evolved
             failpoints.reach("data-files-staged")
             committer.send(change)
     table.refresh()
-    return Evolved(committer.made, table.schema.id, rewritten)
+    return Evolved(committer.made, rewritten)
 
 
 def _planned(table: Table, evolution: Evolution, live: LiveRows, stamp: Stamp) -> Change:

@@ -1,6 +1,7 @@
 """Parses and evaluates the expression that partitions a table, exactly as TiDB does (`pkg/expression`).
 
-It is a column, a constant, or functions of these; partitions have no other here.
+It is a column, a constant, or functions of these; partitions have no other here. What has another form, or whose exact
+value is not known, raises `Inexact`.
 """
 
 from __future__ import annotations
@@ -57,20 +58,12 @@ _CHARSET = re.compile(r"(?<![\w`])_(?!(?:utf8mb4|utf8|ascii)\b)\w+\s*'", re.IGNO
 
 
 def parse(text: str) -> Node:
-    """The tree of an expression in SQL: names in backticks or bare, quote and backslash doubled in strings.
-
-    Raises:
-        Inexact: It is not of a form that is known.
-    """
+    """The tree of an expression in SQL: names in backticks or bare, quote and backslash doubled in strings."""
     return _whole(text, _term)
 
 
 def parse_names(text: str) -> tuple[str, ...]:
-    """Names of a column list.
-
-    Raises:
-        Inexact: It is no list of names.
-    """
+    """Names of a column list."""
     return _whole(text, Tokens.names)
 
 
@@ -110,11 +103,7 @@ def _term(tokens: Tokens) -> Node:
 
 
 def moment(text: str) -> datetime:
-    """A date or date and time as it stands in SQL.
-
-    Raises:
-        Inexact: It is written in another way, or no such day exists.
-    """
+    """A date or date and time as it stands in SQL."""
     with suppress(ValueError):
         if _MOMENT.fullmatch(text):
             return datetime.fromisoformat(text)
@@ -126,9 +115,6 @@ def evaluate(node: Node, rows: pa.Table) -> Values:
     column.
 
     The columns of the rows have the names that the expression uses.
-
-    Raises:
-        Inexact: A function or an argument whose exact value is not known.
     """
     try:
         return _value(node, rows)
@@ -137,11 +123,7 @@ def evaluate(node: Node, rows: pa.Table) -> Values:
 
 
 def constant(node: Node) -> int:
-    """The whole number that an expression without columns is.
-
-    Raises:
-        Inexact: It is none, or depends on a session.
-    """
+    """The whole number that an expression without columns is."""
     if isinstance(node, int):
         return node
     value = evaluate(node, pa.table({"": pa.nulls(1)}))[0].as_py()
