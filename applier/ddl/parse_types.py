@@ -35,13 +35,15 @@ _NAMES = {
     for word in (name.upper(), *words.split())
 }
 
+SIZES = {"tiny": 255, "": 65535, "medium": 16777215, "long": 4294967295}
+"""Bytes that texts and blobs hold, by what their name begins with."""
+
 _INTEGER_LENGTHS = {"tinyint": (4, 3), "smallint": (6, 5), "mediumint": (9, 8), "int": (11, 10), "bigint": (20, 20)}
 """Display width of a signed and an unsigned column without one (TiDB `mysql.GetDefaultFieldLengthAndDecimal`)."""
 
 _LENGTHS = {"float": 12, "double": 22, "date": 10, "year": 4, "json": 4294967295, "bit": 1, "char": 1, "binary": 1}
 _SECONDS = {"time": 10, "datetime": 19, "timestamp": 19}
-_TEXT_LENGTHS = {"tiny": 255, "": 65535, "medium": 16777215, "long": 4294967295}
-_BINARY_FORMS = {"char": "binary", "varchar": "varbinary"} | {f"{size}text": f"{size}blob" for size in _TEXT_LENGTHS}
+_BINARY_FORMS = {"char": "binary", "varchar": "varbinary"} | {f"{size}text": f"{size}blob" for size in SIZES}
 _CHARACTER_BYTES = {"utf8mb4": 4, "gb18030": 4, "utf32": 4, "utf16": 4, "utf8": 3, "utf8mb3": 3, "gbk": 2, "ucs2": 2}
 _TWO_NUMBERS = "a type has one or two numbers"
 _WIDEST_FLOAT = 24
@@ -105,8 +107,8 @@ class TypeText:
         size, family = name[:-4], name[-4:]
         if self.numbers and size == "":
             wanted = self.numbers[0] * (_CHARACTER_BYTES.get(charset, 1) if family == "text" else 1)
-            size = next((size for size, length in _TEXT_LENGTHS.items() if wanted <= length), "long")
-        return ColumnType(f"{size}{family}", length=_TEXT_LENGTHS[size])
+            size = next((size for size, length in SIZES.items() if wanted <= length), "long")
+        return ColumnType(f"{size}{family}", length=SIZES[size])
 
 
 def read_type(tokens: Tokens) -> TypeText:

@@ -15,9 +15,10 @@ from applier.sink.commit.committer import Committer
 from applier.sink.commit.foreign_commits import own_columns
 from applier.sink.commit.stamp import Stamp
 from applier.sink.evolve.casts.cast import CastRefused
-from applier.sink.evolve.plan import Evolution, Refusal
+from applier.sink.evolve.plan import Evolution
 from applier.sink.evolve.resolve import Resolution, TableBefore
 from applier.sink.evolve.rewrite import LiveRows, rewrite
+from applier.sink.evolve.steps import Refusal
 from applier.sink.iceberg.commit import Change
 from applier.sink.iceberg.java import JavaError, translated
 from applier.sink.iceberg.layout import partition_of, replace_order, update_spec

@@ -16,26 +16,14 @@ from applier.changefeed.table import UNKNOWN_DEFAULT, Column, ColumnType, TableV
 from applier.changefeed.types import TypeRules, column_arrow_type
 from applier.ddl import actions as ddl
 from applier.ddl.actions import Action
-from applier.errors import RELOAD, SchemaChangeRefused
 from applier.sink.evolve import steps as evolve
 from applier.sink.evolve.casts import cast as casts
 from applier.sink.evolve.casts.cast import family, is_lossless
 from applier.sink.evolve.column_mapping import ColumnMapping, lineage, moves
-from applier.sink.evolve.defaults import UNKNOWN_DEFAULT_HINT, filled
+from applier.sink.evolve.defaults import filled
 from applier.sink.evolve.row_columns import VIRTUAL, absent_from
+from applier.sink.evolve.steps import Refusal
 from applier.sink.format.types import TableSchema, is_promotion
-
-
-@dataclass(frozen=True, slots=True)
-class Refusal:
-    """Why a statement cannot be applied exactly, as one sentence without the table's name, and what to do about it."""
-
-    reason: str
-    hint: str = RELOAD
-
-    def of(self, table: object) -> SchemaChangeRefused:
-        """The same as an error, with the name of a table."""
-        return SchemaChangeRefused(f"Table {table} cannot follow its upstream: {self.reason}", self.hint)
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,7 +133,7 @@ class _Change:
             value, doubt = filled(self._full(), arrow, self.rules, f"{self.after.name}.{self.new.name}")
             yield evolve.AddField(self.new.name, arrow, value, self._comment())
             if doubt is not None:
-                yield Refusal(doubt, UNKNOWN_DEFAULT_HINT)
+                yield doubt
             return
         if self.new.nullable and not self.old.nullable:
             yield evolve.RelaxField(self.new.name)

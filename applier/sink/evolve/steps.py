@@ -1,4 +1,4 @@
-"""The steps that an evolution of an Iceberg table is made of; a field is what Iceberg calls a column."""
+"""The steps that an evolution of an Iceberg table is made of, or its refusal; Iceberg calls a column a field."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from applier.changefeed.table import ColumnType
-from applier.errors import TableMismatch
+from applier.errors import RELOAD, SchemaChangeRefused, TableMismatch
 from applier.sink.format.partition_spec import single_value
 from applier.sink.format.types import Field, TableSchema, iceberg_type, is_promotion, schema_json, type_text
 
@@ -19,6 +19,18 @@ if TYPE_CHECKING:
 
 _NEW = -1
 """Field id of a column that is not there yet."""
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """Why a statement cannot be applied exactly, as one sentence without the table's name, and what to do about it."""
+
+    reason: str
+    hint: str = RELOAD
+
+    def of(self, table: object) -> SchemaChangeRefused:
+        """The same as an error, with the name of a table."""
+        return SchemaChangeRefused(f"Table {table} cannot follow its upstream: {self.reason}", self.hint)
 
 
 class EvolutionStep(ABC):

@@ -11,15 +11,11 @@ import pyarrow.compute as pc
 
 from applier.changefeed.table import ColumnType
 from applier.changefeed.types import BINARIES
+from applier.ddl.parse_types import SIZES
 from applier.sink.evolve.steps import ConvertField
 from applier.sink.format.types import Array, by_value
 
-BYTES = {
-    **dict.fromkeys(("tinytext", "tinyblob"), (1 << 8) - 1),
-    **dict.fromkeys(("text", "blob"), (1 << 16) - 1),
-    **dict.fromkeys(("mediumtext", "mediumblob"), (1 << 24) - 1),
-    **dict.fromkeys(("longtext", "longblob"), (1 << 32) - 1),
-}
+BYTES = {f"{size}{family}": count for size, count in SIZES.items() for family in ("text", "blob")}
 """Bytes that the text and blob types hold."""
 
 
