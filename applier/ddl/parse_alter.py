@@ -21,11 +21,7 @@ from applier.ddl.tokens import NAME, NUMBER, STRING, WORD, Tokens, Unreadable, r
 
 
 def read_alter(tokens: Tokens, table: TableName) -> list[ddl.Action]:
-    """Take the specifications of ALTER TABLE; a rename comes last, since the others name the table as it was.
-
-    Raises:
-        Unreadable: A specification is not understood, or changes rows in a way that the statement does not show.
-    """
+    """Take the specifications of ALTER TABLE; a rename comes last, since the others name the table as it was."""
     actions: list[ddl.Action] = []
     while not tokens.done:
         actions += _specification(tokens, table)

@@ -122,11 +122,7 @@ class Definition:
 
 
 def read_elements(tokens: Tokens) -> tuple[list[Definition], list[Index]]:
-    """Take what stands in the parentheses of CREATE TABLE.
-
-    Returns:
-        Columns, in order. Indexes as the table declares them, then those of column attributes; names may be "".
-    """
+    """Take columns and indexes in parentheses: those of the table, then those of column attributes; names may be ""."""
     found = tokens.listed_in_group(_element, "`,` is missing after a column or index")
     definitions = [element for element in found if isinstance(element, Definition)]
     indexes = [element for element in found if isinstance(element, Index)]
@@ -146,11 +142,7 @@ def at_constraint(tokens: Tokens) -> bool:
 
 
 def read_definition(tokens: Tokens) -> Definition:
-    """Take a column: name, type, attributes.
-
-    Raises:
-        Unreadable: A type or an attribute is not known.
-    """
+    """Take a column: name, type, attributes."""
     found = Definition(tokens.column_name(), read_type(tokens))
     if found.type.word == "SERIAL":
         found.nullable, found.unique = False, True
@@ -161,7 +153,6 @@ def read_definition(tokens: Tokens) -> Definition:
 
 
 def _attribute(tokens: Tokens, found: Definition) -> None:
-    """Take the next attribute."""
     if tokens.skip("NOT NULL"):
         found.nullable = False
     elif tokens.skip("NULL"):
@@ -234,11 +225,7 @@ def _reference(tokens: Tokens) -> None:
 
 
 def read_constraint(tokens: Tokens) -> Index | None:
-    """Take an index or constraint.
-
-    Returns:
-        The index; None for a foreign key, a check, and an index over expressions: they identify no row.
-    """
+    """Take an index or constraint; None for a foreign key, a check, an index over expressions: they identify no row."""
     name = ""
     if tokens.skip("CONSTRAINT") and not tokens.at("PRIMARY", "UNIQUE", "FOREIGN", "CHECK"):
         name = tokens.name()
@@ -308,11 +295,7 @@ def _index_options(tokens: Tokens) -> bool:
 
 
 def read_default(tokens: Tokens) -> Default:
-    """Take what follows DEFAULT.
-
-    Raises:
-        Unreadable: It is no value, function or expression in parentheses.
-    """
+    """Take what follows DEFAULT: a value, a function, or an expression in parentheses."""
     if tokens.at("("):
         return _parenthesised(tokens)
     if tokens.skip("NULL"):

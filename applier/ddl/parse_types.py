@@ -112,11 +112,7 @@ class TypeText:
 
 
 def read_type(tokens: Tokens) -> TypeText:
-    """Take a column's type.
-
-    Raises:
-        Unreadable: TiDB has no such type.
-    """
+    """Take a column's type."""
     national = tokens.skip("NATIONAL")
     found = _named(tokens)
     if national:

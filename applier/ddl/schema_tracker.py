@@ -175,15 +175,14 @@ def _fits(rows: TableVersion, table: TableVersion) -> bool:
     held = {column.name: column for column in table.columns if column.generated != "virtual"}
     return (
         held.keys() == {column.name for column in rows.columns}
-        and all(_is_shown(column.type, held[column.name].type) for column in rows.columns)
+        # Members are numbers in most protocols, and what they stand for is never guessed.
+        and all(_kind(column.type) == _kind(held[column.name].type) for column in rows.columns)
         and set(rows.key) in (set(), set(table.key))
     )
 
 
-def _is_shown(shown: ColumnType, declared: ColumnType) -> bool:
-    """Members are numbers in most protocols, and what they stand for is never guessed."""
-    one, other = ((kind.name, kind.unsigned, kind.elements) for kind in (shown, declared))
-    return one == other
+def _kind(of: ColumnType) -> tuple[str, bool, tuple[str, ...]]:
+    return of.name, of.unsigned, of.elements
 
 
 def _is_alike(one: TableVersion, other: TableVersion) -> bool:

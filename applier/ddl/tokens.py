@@ -57,7 +57,8 @@ _LOST = re.compile(r"AlterTableType\(\d+\) is not supported")
 class Unreadable(Exception):
     """A statement that this grammar does not understand; `parse` turns it into `SchemaChangeRefused`.
 
-    `expected` says what would have been understood, or why the text cannot be; `near` is the text where it stopped.
+    Each function that takes a part of a statement raises it where something else comes next. `expected` says what would
+    have been understood, or why the text cannot be; `near` is the text where it stopped.
     """
 
     def __init__(self, expected: str, near: str = "") -> None:
@@ -167,10 +168,7 @@ def _unquote(text: str, *, printed: bool) -> str:
 
 
 class Tokens:
-    """A statement that is read from left to right; what else it is read by, see `parse`.
-
-    What takes a part of it raises `Unreadable` where something else comes next.
-    """
+    """A statement that is read from left to right; what else it is read by, see `parse`."""
 
     def __init__(
         self,

@@ -36,11 +36,7 @@ class ValueSource:
     constant: pa.Scalar[Any] | None = None
 
     def values(self, rows: pa.Table) -> Chunks:
-        """The field's values, from rows of the old fields.
-
-        Raises:
-            CastRefused: A value cannot be cast exactly.
-        """
+        """The field's values, from rows of the old fields; raises as `cast`."""
         if self.old is None:
             constant: Any = pa.repeat(self.constant, rows.num_rows)  # type: ignore[arg-type]
             return pa.chunked_array([constant])
@@ -110,11 +106,7 @@ class LiveRows:
         return any(self.each("look for NULL in", [field], _has_null))
 
     def are_changed(self, field: Field, step: ConvertField) -> bool:
-        """Whether a cast gives any row another value than it has.
-
-        Raises:
-            CastRefused: A value cannot be cast exactly.
-        """
+        """Whether a cast gives any row another value than it has; raises as `cast`."""
         return any(self.each("look for values that change in", [field], partial(_is_changed, step)))
 
 

@@ -21,6 +21,7 @@ from applier.sink.evolve.steps import ConvertField
 from applier.sink.format.types import Array, by_value
 
 Cast: TypeAlias = "Callable[[Array, ConvertField], Array]"
+"""Casts the values of a column; a ValueError, or one of Arrow, means that a value does not fit."""
 
 FAMILIES = {
     **dict.fromkeys(INTEGERS, "int"),
@@ -131,10 +132,7 @@ def _same(values: Array, _: ConvertField) -> Array:
 def _to_enum(values: Array, step: ConvertField) -> Array:
     """Labels of the new enum: the old ones where they are still among them.
 
-    A label in different case, or one that is gone, is left to TiDB, as the collation decides.
-
-    Raises:
-        KeyError: A label is not among the new ones.
+    A label in different case, or one that is gone, raises KeyError: it is left to TiDB, as the collation decides.
     """
     known = {label: label for label in step.new.elements}
     if step.old.name == "enum":

@@ -50,11 +50,7 @@ def whole_of(values: Array, step: ConvertField) -> Array:
 
 
 def to_whole(values: Array, step: ConvertField) -> Array:
-    """Whole numbers within the new type's range, in its Arrow type.
-
-    Raises:
-        ValueError: A number is out of range.
-    """
+    """Whole numbers within the new type's range, in its Arrow type."""
     numbers = whole_of(values, step)
     lowest, highest = (0, 1) if pa.types.is_boolean(step.new_arrow) else bounds(step.new)
     found: Any = pc.min_max(numbers).as_py()

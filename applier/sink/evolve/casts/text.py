@@ -37,9 +37,6 @@ def to_text(values: Array, step: ConvertField) -> Array:
     """Texts for a text column, as TiDB prints the values.
 
     CHAR drops spaces at the end; VARCHAR drops them where they are too many.
-
-    Raises:
-        ValueError: A text is too long.
     """
     texts = text_of(values, step)
     if step.new.name == "char":
@@ -57,11 +54,7 @@ def to_text(values: Array, step: ConvertField) -> Array:
 
 
 def to_bytes(values: Array, step: ConvertField) -> Array:
-    """Bytes for a binary column, of what is no bytes those that TiDB prints; BINARY is filled up with zero bytes.
-
-    Raises:
-        ValueError: A value is too long.
-    """
+    """Bytes for a binary column, of what is no bytes those that TiDB prints; BINARY is filled up with zero bytes."""
     raw = (values if step.old.name in BINARIES else text_of(values, step)).cast(pa.binary())
     limit = step.new.length if step.new.name in ("binary", "varbinary") else BYTES[step.new.name]
     if limit is None:
