@@ -78,9 +78,8 @@ def _add(tokens: Tokens, table: TableName) -> Sequence[ddl.Action]:
         several: list[ddl.Action] = [ddl.AddColumn(table, column, if_not_exists=exists) for column in columns]
         return several + [ddl.AddIndex(table, index) for index in indexes]
     definition = read_definition(tokens)
-    first, after = _position(tokens)
     column = definition.resolve(TABLE_CHARSET, backfill=True)
-    added = ddl.AddColumn(table, column, first, after, exists)
+    added = ddl.AddColumn(table, column, *_position(tokens), exists)
     return [added, *(ddl.AddIndex(table, index) for index in definition.indexes())]
 
 
@@ -115,9 +114,8 @@ def _change(tokens: Tokens, table: TableName, *, is_named: bool = True) -> Seque
     tokens.if_exists()
     name = tokens.column_name() if is_named else ""
     definition = read_definition(tokens)
-    first, after = _position(tokens)
     column = definition.resolve(TABLE_CHARSET)
-    modified = ddl.ModifyColumn(table, name or column.name, column, first, after)
+    modified = ddl.ModifyColumn(table, name or column.name, column, *_position(tokens))
     return [modified, *(ddl.AddIndex(table, index) for index in definition.indexes())]
 
 

@@ -45,6 +45,7 @@ _LENGTHS = {"float": 12, "double": 22, "date": 10, "year": 4, "json": 4294967295
 _SECONDS = {"time": 10, "datetime": 19, "timestamp": 19}
 _BINARY_FORMS = {"char": "binary", "varchar": "varbinary"} | {f"{size}text": f"{size}blob" for size in SIZES}
 _CHARACTER_BYTES = {"utf8mb4": 4, "gb18030": 4, "utf32": 4, "utf16": 4, "utf8": 3, "utf8mb3": 3, "gbk": 2, "ucs2": 2}
+_CHARSET_WORDS = {"ASCII": "latin1", "UNICODE": "ucs2", "BYTE": "binary"}
 _TWO_NUMBERS = "a type has one or two numbers"
 _WIDEST_FLOAT = 24
 """Bits of the mantissa up to which FLOAT(p) is a float."""
@@ -74,7 +75,9 @@ class TypeText:
         if name in _INTEGER_LENGTHS:
             return ColumnType(name, self.unsigned, self._first(_INTEGER_LENGTHS[name][self.unsigned]))
         if name in ("enum", "set"):
-            return ColumnType(name, length=self._members_length(), elements=self.members)
+            lengths = [len(member) for member in self.members]
+            length = max(lengths) if name == "enum" else sum(lengths) + len(lengths) - 1
+            return ColumnType(name, length=length, elements=self.members)
         if name in _SECONDS:
             digits = self._first(0)
             return ColumnType(name, length=_SECONDS[name] + (digits + 1 if digits else 0), scale=digits)
@@ -89,10 +92,6 @@ class TypeText:
 
     def _first(self, default: int) -> int:
         return self.numbers[0] if self.numbers else default
-
-    def _members_length(self) -> int:
-        lengths = [len(member) for member in self.members]
-        return max(lengths) if self.name == "enum" else sum(lengths) + len(lengths) - 1
 
     def _real(self, name: str) -> ColumnType:
         """FLOAT(p) shows how many bits are kept; FLOAT(m, d) is always a float."""
@@ -176,12 +175,8 @@ def _attributes(tokens: Tokens, found: TypeText) -> None:
             found.unsigned = True
         elif tokens.at("CHARACTER", "CHARSET"):
             found.charset = read_charset(tokens)
-        elif tokens.skip("ASCII"):
-            found.charset = "latin1"
-        elif tokens.skip("UNICODE"):
-            found.charset = "ucs2"
-        elif tokens.skip("BYTE"):
-            found.charset = "binary"
+        elif word := tokens.skip(*_CHARSET_WORDS):
+            found.charset = _CHARSET_WORDS[word]
         elif not tokens.skip("SIGNED", "BINARY"):
             return
 

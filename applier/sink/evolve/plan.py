@@ -64,8 +64,7 @@ def plan(
     The actions are those of the statement on this table; () where the protocol carries schemas only. The Iceberg table
     holds the columns `held`; None where it is not at hand.
     """
-    omit = rules.virtual_columns == "omit"
-    before, after = _stored(before, after, actions, omit=omit, held=held)
+    before, after = _stored(before, after, actions, rules, held)
     try:
         return _plan(before, after, actions, rules)
     except ValueError as error:  # A type that TiDB does not have: the columns of a view, for instance.
@@ -73,11 +72,12 @@ def plan(
 
 
 def _stored(
-    before: TableVersion, after: TableVersion, actions: Sequence[Action], *, omit: bool, held: Collection[str] | None
+    before: TableVersion, after: TableVersion, actions: Sequence[Action], rules: TypeRules, held: Collection[str] | None
 ) -> tuple[TableVersion, TableVersion]:
     """Both versions without the virtual columns that the Iceberg table lacks, or does not get if they are omitted."""
     found = lineage(before, after, actions)
     absent = absent_from(before, held) if held is not None else set()
+    omit = rules.virtual_columns == "omit"
     left_out = {
         new.name
         for old, new in found.pairs
