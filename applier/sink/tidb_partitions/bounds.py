@@ -15,7 +15,7 @@ import pyarrow.compute
 
 from applier.changefeed.table import Column
 from applier.changefeed.types import INTEGERS
-from applier.sink.tidb_partitions.expression import Call, Inexact, Values, constant, moment, parse
+from applier.sink.tidb_partitions.expression import Call, Inexact, Name, Values, constant, moment, parse
 
 pc: Any = pyarrow.compute
 
@@ -55,6 +55,8 @@ _INT64 = range(-(2**63), 2**63)
 
 def range_bound(text: str) -> Bound:
     """Upper bound of a partition by RANGE over an expression; raises Inexact where its value is not known."""
+    if text == "MAXVALUE":
+        return Max
     node = parse(text)
     match node:
         case Call("UNIX_TIMESTAMP", (str(wall_clock),)):
@@ -65,13 +67,15 @@ def range_bound(text: str) -> Bound:
 def list_value(text: str) -> Bound:
     """Value of a partition by LIST over an expression; raises Inexact where it is not known."""
     node = parse(text)
-    if isinstance(node, str):
+    if isinstance(node, str | Name):
         raise Inexact("a value of a list is no whole number")
     return constant(node)
 
 
 def column_bound(text: str, column: Column) -> Bound:
     """A bound or value of a partition by columns, as the column holds it; raises Inexact where it is not known."""
+    if text == "MAXVALUE":
+        return Max
     node = parse(text)
     if column.type.name in _INTEGERS:
         return constant(node)

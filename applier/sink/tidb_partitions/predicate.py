@@ -21,7 +21,6 @@ from applier.errors import RELOAD, SchemaChangeRefused
 from applier.sink.tidb_partitions.bounds import (
     Bound,
     Mask,
-    Max,
     column_bound,
     compare,
     equal_bytes,
@@ -162,10 +161,7 @@ def _listed(partitioning: Partitioning, readers: Sequence[Callable[[str], Bound]
 def _row(texts: Sequence[str | None], readers: Sequence[Callable[[str], Bound]], unclear: str) -> Row:
     if len(texts) != len(readers):
         raise Inexact(unclear)
-    return tuple(
-        None if text is None else Max if text == "MAXVALUE" else read(text)
-        for text, read in zip(texts, readers, strict=True)
-    )
+    return tuple(None if text is None else read(text) for text, read in zip(texts, readers, strict=True))
 
 
 def _in_range(columns: Sequence[Values], uppers: Sequence[Row], wanted: Sequence[int]) -> Mask:
