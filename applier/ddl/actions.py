@@ -230,10 +230,7 @@ Action: TypeAlias = (
 
 
 def kind(action: Action) -> str:
-    """Short name of what an action is, as policies and audit rows call it: `create-table`, `add-column`, ….
-
-    It is the name of its class, in lower case with hyphens.
-    """
+    """What an action is, as policies and audit rows call it: its class, as in `create-table`, `add-column`, …."""
     return _hyphened(type(action))
 
 

@@ -49,7 +49,10 @@ def _altered(version: TableVersion, action: ddl.Action) -> TableVersion:
         case ddl.DropIndex():
             return _drop_index(version, action.name)
         case ddl.RenameIndex():
-            return _rename_index(version, action)
+            renamed = (
+                replace(index, name=action.to) if _same(index.name, action.name) else index for index in version.indexes
+            )
+            return replace(version, indexes=tuple(renamed))
     return version
 
 
@@ -57,16 +60,21 @@ def _same(left: str, right: str) -> bool:
     return fold(left) == fold(right)
 
 
+def _found(version: TableVersion, name: str) -> Column | None:
+    """The column of a name in any letters."""
+    return next((column for column in version.columns if _same(column.name, name)), None)
+
+
 def _column(version: TableVersion, name: str, action: ddl.Action) -> Column | None:
-    """The column of a name in any letters; None where it may be one that rows do not show."""
-    found = next((column for column in version.columns if _same(column.name, name)), None)
+    """The same; None only where it may be one that rows do not show."""
+    found = _found(version, name)
     if found is None and not version.handle_key:
         raise SchemaChangeRefused(f"{version.name} has no column {name}, which a DDL names ({action!r:.300}).", RELOAD)
     return found
 
 
 def _refuse_taken(version: TableVersion, name: str) -> None:
-    if any(_same(column.name, name) for column in version.columns):
+    if _found(version, name) is not None:
         raise SchemaChangeRefused(f"{version.name} already has the column {name}, which a DDL adds.", RELOAD)
 
 
@@ -87,11 +95,9 @@ def _placed(columns: list[Column], column: Column, *, first: bool, after: str | 
 
 
 def _add_column(version: TableVersion, action: ddl.AddColumn) -> TableVersion:
-    name = action.column.name
-    if any(_same(column.name, name) for column in version.columns):
-        if action.if_not_exists or version.handle_key:
-            return version
-        _refuse_taken(version, name)
+    if (action.if_not_exists or version.handle_key) and _found(version, action.column.name) is not None:
+        return version
+    _refuse_taken(version, action.column.name)
     if action.after is not None:
         _column(version, action.after, action)
     columns = list(version.columns)
@@ -100,9 +106,7 @@ def _add_column(version: TableVersion, action: ddl.AddColumn) -> TableVersion:
 
 
 def _drop_column(version: TableVersion, action: ddl.DropColumn) -> TableVersion:
-    if action.if_exists and not any(_same(column.name, action.name) for column in version.columns):
-        return version
-    found = _column(version, action.name, action)
+    found = _found(version, action.name) if action.if_exists else _column(version, action.name, action)
     if found is None:
         return version
     columns = tuple(column for column in version.columns if column is not found)
@@ -202,8 +206,3 @@ def _drop_index(version: TableVersion, name: str) -> TableVersion:
     if len(kept) < len(version.indexes):
         return replace(version, indexes=kept, handle_key=())
     return replace(version, handle_key=()) if primary and version.handle_key else version
-
-
-def _rename_index(version: TableVersion, action: ddl.RenameIndex) -> TableVersion:
-    indexes = (replace(index, name=action.to) if _same(index.name, action.name) else index for index in version.indexes)
-    return replace(version, indexes=tuple(indexes))

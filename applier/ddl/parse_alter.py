@@ -21,11 +21,7 @@ from applier.ddl.tokens import NAME, NUMBER, STRING, WORD, Tokens, Unreadable, r
 
 
 def read_alter(tokens: Tokens, table: TableName) -> list[ddl.Action]:
-    """Take the specifications of ALTER TABLE; a rename comes last, since the others name the table as it was.
-
-    Raises:
-        Unreadable: A specification is not understood, or changes rows in a way that the statement does not show.
-    """
+    """Take the specifications of ALTER TABLE; a rename comes last, since the others name the table as it was."""
     actions: list[ddl.Action] = []
     while not tokens.done:
         actions += _specification(tokens, table)
@@ -77,14 +73,13 @@ def _add(tokens: Tokens, table: TableName) -> Sequence[ddl.Action]:
     tokens.skip("COLUMN")
     exists = tokens.if_exists()
     if tokens.at("("):
-        found = read_elements(tokens)
-        columns = [definition.resolve(TABLE_CHARSET, backfill=True) for definition in found.definitions]
+        definitions, indexes = read_elements(tokens)
+        columns = [definition.resolve(TABLE_CHARSET, backfill=True) for definition in definitions]
         several: list[ddl.Action] = [ddl.AddColumn(table, column, if_not_exists=exists) for column in columns]
-        return several + [ddl.AddIndex(table, index) for index in found.indexes]
+        return several + [ddl.AddIndex(table, index) for index in indexes]
     definition = read_definition(tokens)
-    first, after = _position(tokens)
     column = definition.resolve(TABLE_CHARSET, backfill=True)
-    added = ddl.AddColumn(table, column, first, after, exists)
+    added = ddl.AddColumn(table, column, *_position(tokens), exists)
     return [added, *(ddl.AddIndex(table, index) for index in definition.indexes())]
 
 
@@ -119,9 +114,8 @@ def _change(tokens: Tokens, table: TableName, *, is_named: bool = True) -> Seque
     tokens.if_exists()
     name = tokens.column_name() if is_named else ""
     definition = read_definition(tokens)
-    first, after = _position(tokens)
     column = definition.resolve(TABLE_CHARSET)
-    modified = ddl.ModifyColumn(table, name or column.name, column, first, after)
+    modified = ddl.ModifyColumn(table, name or column.name, column, *_position(tokens))
     return [modified, *(ddl.AddIndex(table, index) for index in definition.indexes())]
 
 
@@ -265,12 +259,9 @@ _ROWLESS = (
 
 def _order(tokens: Tokens) -> None:
     """Take what follows ORDER BY: `a, b DESC`. A comma may as well begin the next specification."""
-    _order_item(tokens)
-    while tokens.at(",") and (tokens.ahead(1).kind == NAME or tokens.ahead(2).is_("", ",", "ASC", "DESC", ".")):
+    while True:
+        tokens.column_name()
+        tokens.skip("ASC", "DESC")
+        if not (tokens.at(",") and (tokens.ahead(1).kind == NAME or tokens.ahead(2).is_("", ",", "ASC", "DESC", "."))):
+            return
         tokens.take()
-        _order_item(tokens)
-
-
-def _order_item(tokens: Tokens) -> None:
-    tokens.column_name()
-    tokens.skip("ASC", "DESC")

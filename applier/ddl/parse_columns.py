@@ -58,7 +58,9 @@ class Default(NamedTuple):
             text = _printed(text, column.name if column else "")
         if column is None or self.kind == "expression":
             return text
-        if column.name == "bit" and (self.kind == "text" or (self.kind == "number" and not _is_whole(self.text))):
+        if column.name == "bit" and (
+            self.kind == "text" or (self.kind == "number" and not self.text.lstrip("-").isdecimal())
+        ):
             return _number(text.encode())
         if column.name in ("enum", "set"):
             return _members(self.kind, text, column)
@@ -119,24 +121,12 @@ class Definition:
         return [*made, Index("", columns, unique=True)] if self.unique else made
 
 
-class Elements(NamedTuple):
-    """What stands in the parentheses of CREATE TABLE.
-
-    Attributes:
-        definitions: Columns, in order.
-        indexes: Indexes as tables declare them, then those of column attributes; names may be "".
-    """
-
-    definitions: list[Definition]
-    indexes: list[Index]
-
-
-def read_elements(tokens: Tokens) -> Elements:
-    """Take columns and indexes in parentheses."""
+def read_elements(tokens: Tokens) -> tuple[list[Definition], list[Index]]:
+    """Take columns and indexes in parentheses: those of the table, then those of column attributes; names may be ""."""
     found = tokens.listed_in_group(_element, "`,` is missing after a column or index")
     definitions = [element for element in found if isinstance(element, Definition)]
     indexes = [element for element in found if isinstance(element, Index)]
-    return Elements(definitions, [*indexes, *(index for column in definitions for index in column.indexes())])
+    return definitions, [*indexes, *(index for column in definitions for index in column.indexes())]
 
 
 def _element(tokens: Tokens) -> Definition | Index | None:
@@ -152,11 +142,7 @@ def at_constraint(tokens: Tokens) -> bool:
 
 
 def read_definition(tokens: Tokens) -> Definition:
-    """Take a column: name, type, attributes.
-
-    Raises:
-        Unreadable: A type or an attribute is not known.
-    """
+    """Take a column: name, type, attributes."""
     found = Definition(tokens.column_name(), read_type(tokens))
     if found.type.word == "SERIAL":
         found.nullable, found.unique = False, True
@@ -167,7 +153,6 @@ def read_definition(tokens: Tokens) -> Definition:
 
 
 def _attribute(tokens: Tokens, found: Definition) -> None:
-    """Take the next attribute."""
     if tokens.skip("NOT NULL"):
         found.nullable = False
     elif tokens.skip("NULL"):
@@ -205,7 +190,9 @@ def _plain_attribute(tokens: Tokens, kind: TypeText) -> None:
     elif tokens.at("CHARACTER", "CHARSET"):
         kind.charset = read_charset(tokens)
     elif tokens.skip("ON UPDATE"):
-        read_now(tokens)
+        if not tokens.skip(*_NOW):
+            raise tokens.unreadable("CURRENT_TIMESTAMP is missing")
+        tokens.skip_group()
     elif tokens.skip("REFERENCES"):
         _reference(tokens)
     elif tokens.at("CONSTRAINT", "CHECK"):
@@ -238,11 +225,7 @@ def _reference(tokens: Tokens) -> None:
 
 
 def read_constraint(tokens: Tokens) -> Index | None:
-    """Take an index or constraint.
-
-    Returns:
-        The index; None for a foreign key, a check, and an index over expressions: they identify no row.
-    """
+    """Take an index or constraint; None for a foreign key, a check, an index over expressions: they identify no row."""
     name = ""
     if tokens.skip("CONSTRAINT") and not tokens.at("PRIMARY", "UNIQUE", "FOREIGN", "CHECK"):
         name = tokens.name()
@@ -312,11 +295,7 @@ def _index_options(tokens: Tokens) -> bool:
 
 
 def read_default(tokens: Tokens) -> Default:
-    """Take what follows DEFAULT.
-
-    Raises:
-        Unreadable: It is no value, function or expression in parentheses.
-    """
+    """Take what follows DEFAULT: a value, a function, or an expression in parentheses."""
     if tokens.at("("):
         return _parenthesised(tokens)
     if tokens.skip("NULL"):
@@ -329,13 +308,6 @@ def read_default(tokens: Tokens) -> Default:
         case "bytes" | "bits" | "number" as kind:
             return Default(kind, tokens.take().text)
     return _word(tokens)
-
-
-def read_now(tokens: Tokens) -> None:
-    """Take the function of an ON UPDATE clause."""
-    if not tokens.skip(*_NOW):
-        raise tokens.unreadable("CURRENT_TIMESTAMP is missing")
-    tokens.skip_group()
 
 
 def _parenthesised(tokens: Tokens) -> Default:
@@ -384,10 +356,6 @@ def _printed(number: str, kind: str) -> str:
     return f"-{text}" if number.startswith("-") and text.strip("0.") else text
 
 
-def _is_whole(number: str) -> bool:
-    return number.lstrip("-").isdecimal()
-
-
 def _number(value: bytes) -> str:
     if len(value) > _LONGEST_NUMBER:
         msg = f"{len(value)} bytes are no number"
@@ -398,13 +366,10 @@ def _number(value: bytes) -> str:
 def _members(kind: str, text: str, column: ColumnType) -> str:
     """Labels of an enum's or set's default, which may be given by number or in different case."""
     if kind == "number" and text.isdecimal():
-        return _labels(int(text[: 3 * _LONGEST_NUMBER]), column)
+        number = int(text[: 3 * _LONGEST_NUMBER])
+        if column.name == "set":
+            return ",".join(label for place, label in enumerate(column.elements) if number >> place & 1)
+        return column.elements[number - 1] if 0 < number <= len(column.elements) else ""
     labels = {label.lower(): label for label in reversed(column.elements)}
     parts = [text] if column.name == "enum" else text.split(",")
     return ",".join(labels.get(part.rstrip(" ").lower(), part) for part in parts)
-
-
-def _labels(number: int, column: ColumnType) -> str:
-    if column.name == "set":
-        return ",".join(label for place, label in enumerate(column.elements) if number >> place & 1)
-    return column.elements[number - 1] if 0 < number <= len(column.elements) else ""

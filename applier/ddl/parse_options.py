@@ -7,15 +7,16 @@ from dataclasses import dataclass
 from applier.ddl.parse_types import read_charset, read_collation
 from applier.ddl.tokens import NAME, NUMBER, STRING, WORD, Tokens
 
-_SINGLE = frozenset(
-    """
+_VALUED = (
+    *("DATA DIRECTORY", "INDEX DIRECTORY", "PLACEMENT POLICY", "FORCE AUTO_INCREMENT", "FORCE AUTO_RANDOM_BASE"),
+    *"""
     AFFINITY AUTOEXTEND_SIZE AUTO_ID_CACHE AUTO_INCREMENT AUTO_RANDOM_BASE AVG_ROW_LENGTH CHECKSUM COMPRESSION
     CONNECTION DELAY_KEY_WRITE ENCRYPTION ENGINE ENGINE_ATTRIBUTE INSERT_METHOD KEY_BLOCK_SIZE MAX_ROWS MIN_ROWS
     NODEGROUP PACK_KEYS PAGE_CHECKSUM PAGE_COMPRESSED PAGE_COMPRESSION_LEVEL PASSWORD PRE_SPLIT_REGIONS ROW_FORMAT
     SECONDARY_ENGINE SECONDARY_ENGINE_ATTRIBUTE SHARD_ROW_ID_BITS STATS_AUTO_RECALC STATS_BUCKETS STATS_COL_CHOICE
     STATS_COL_LIST STATS_PERSISTENT STATS_SAMPLE_PAGES STATS_SAMPLE_RATE STATS_TOPN STORAGE TABLESPACE
     TABLE_CHECKSUM TRANSACTIONAL TTL_ENABLE TTL_JOB_INTERVAL TYPE
-    """.split()  # noqa: SIM905 - a list of literals, one a line, would fill a screen
+    """.split(),  # noqa: SIM905 - a list of literals, one a line, would fill a screen
 )
 """Options with one word, number or string as value."""
 
@@ -41,38 +42,30 @@ def read_options(tokens: Tokens, *, commas: bool = False) -> Options:
 def _option(tokens: Tokens, found: Options) -> bool:
     """Take one option; False if none comes next."""
     if tokens.skip("COMMENT"):
-        tokens.skip("=")
-        found.comment = tokens.string()
+        found.comment = tokens.value("a string", STRING)
         return True
-    taken = _charset(tokens, found) or _special(tokens) or _single(tokens)
-    found.others = found.others or taken
-    return taken
-
-
-def _charset(tokens: Tokens, found: Options) -> bool:
-    if not tokens.ahead(1 if tokens.at("DEFAULT") else 0).is_("COLLATE", "CHARACTER", "CHARSET"):
+    if tokens.ahead(1 if tokens.at("DEFAULT") else 0).is_("COLLATE", "CHARACTER", "CHARSET"):
+        _charset(tokens, found)
+    elif tokens.skip("UNION"):
+        tokens.skip("=")
+        tokens.group()
+    elif tokens.skip("TTL"):
+        _ttl(tokens)
+    elif tokens.skip(*_VALUED):
+        tokens.value("the value of an option", WORD, NAME, STRING, NUMBER)
+    else:
         return False
+    found.others = True
+    return True
+
+
+def _charset(tokens: Tokens, found: Options) -> None:
     tokens.skip("DEFAULT")
     if tokens.at("COLLATE"):
         collated = read_collation(tokens)
         found.charset = found.charset or collated
     else:
         found.charset = read_charset(tokens)
-    return True
-
-
-def _special(tokens: Tokens) -> bool:
-    """Options with a value of their own form."""
-    if tokens.skip("UNION"):
-        tokens.skip("=")
-        tokens.group()
-        return True
-    if tokens.skip("TTL"):
-        _ttl(tokens)
-        return True
-    if found := tokens.skip("DATA DIRECTORY", "INDEX DIRECTORY", "PLACEMENT POLICY"):
-        _value(tokens)
-    return bool(found)
 
 
 def _ttl(tokens: Tokens) -> None:
@@ -82,16 +75,3 @@ def _ttl(tokens: Tokens) -> None:
     tokens.expect("+ INTERVAL")
     tokens.take_of("an interval", NUMBER, STRING)
     tokens.take_of("a unit of time", WORD)
-
-
-def _single(tokens: Tokens) -> bool:
-    if not tokens.skip("FORCE AUTO_INCREMENT", "FORCE AUTO_RANDOM_BASE"):
-        if not tokens.next.is_(*_SINGLE):
-            return False
-        tokens.take()
-    _value(tokens)
-    return True
-
-
-def _value(tokens: Tokens) -> None:
-    tokens.value("the value of an option", WORD, NAME, STRING, NUMBER)

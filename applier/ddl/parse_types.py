@@ -35,14 +35,17 @@ _NAMES = {
     for word in (name.upper(), *words.split())
 }
 
+SIZES = {"tiny": 255, "": 65535, "medium": 16777215, "long": 4294967295}
+"""Bytes that texts and blobs hold, by what their name begins with."""
+
 _INTEGER_LENGTHS = {"tinyint": (4, 3), "smallint": (6, 5), "mediumint": (9, 8), "int": (11, 10), "bigint": (20, 20)}
 """Display width of a signed and an unsigned column without one (TiDB `mysql.GetDefaultFieldLengthAndDecimal`)."""
 
 _LENGTHS = {"float": 12, "double": 22, "date": 10, "year": 4, "json": 4294967295, "bit": 1, "char": 1, "binary": 1}
 _SECONDS = {"time": 10, "datetime": 19, "timestamp": 19}
-_TEXT_LENGTHS = {"tiny": 255, "": 65535, "medium": 16777215, "long": 4294967295}
-_BINARY_FORMS = {"char": "binary", "varchar": "varbinary"} | {f"{size}text": f"{size}blob" for size in _TEXT_LENGTHS}
+_BINARY_FORMS = {"char": "binary", "varchar": "varbinary"} | {f"{size}text": f"{size}blob" for size in SIZES}
 _CHARACTER_BYTES = {"utf8mb4": 4, "gb18030": 4, "utf32": 4, "utf16": 4, "utf8": 3, "utf8mb3": 3, "gbk": 2, "ucs2": 2}
+_CHARSET_WORDS = {"ASCII": "latin1", "UNICODE": "ucs2", "BYTE": "binary"}
 _TWO_NUMBERS = "a type has one or two numbers"
 _WIDEST_FLOAT = 24
 """Bits of the mantissa up to which FLOAT(p) is a float."""
@@ -72,7 +75,9 @@ class TypeText:
         if name in _INTEGER_LENGTHS:
             return ColumnType(name, self.unsigned, self._first(_INTEGER_LENGTHS[name][self.unsigned]))
         if name in ("enum", "set"):
-            return ColumnType(name, length=self._members_length(), elements=self.members)
+            lengths = [len(member) for member in self.members]
+            length = max(lengths) if name == "enum" else sum(lengths) + len(lengths) - 1
+            return ColumnType(name, length=length, elements=self.members)
         if name in _SECONDS:
             digits = self._first(0)
             return ColumnType(name, length=_SECONDS[name] + (digits + 1 if digits else 0), scale=digits)
@@ -88,10 +93,6 @@ class TypeText:
     def _first(self, default: int) -> int:
         return self.numbers[0] if self.numbers else default
 
-    def _members_length(self) -> int:
-        lengths = [len(member) for member in self.members]
-        return max(lengths) if self.name == "enum" else sum(lengths) + len(lengths) - 1
-
     def _real(self, name: str) -> ColumnType:
         """FLOAT(p) shows how many bits are kept; FLOAT(m, d) is always a float."""
         if name == "float" and len(self.numbers) == 1:
@@ -105,16 +106,12 @@ class TypeText:
         size, family = name[:-4], name[-4:]
         if self.numbers and size == "":
             wanted = self.numbers[0] * (_CHARACTER_BYTES.get(charset, 1) if family == "text" else 1)
-            size = next((size for size, length in _TEXT_LENGTHS.items() if wanted <= length), "long")
-        return ColumnType(f"{size}{family}", length=_TEXT_LENGTHS[size])
+            size = next((size for size, length in SIZES.items() if wanted <= length), "long")
+        return ColumnType(f"{size}{family}", length=SIZES[size])
 
 
 def read_type(tokens: Tokens) -> TypeText:
-    """Take a column's type.
-
-    Raises:
-        Unreadable: TiDB has no such type.
-    """
+    """Take a column's type."""
     national = tokens.skip("NATIONAL")
     found = _named(tokens)
     if national:
@@ -178,12 +175,8 @@ def _attributes(tokens: Tokens, found: TypeText) -> None:
             found.unsigned = True
         elif tokens.at("CHARACTER", "CHARSET"):
             found.charset = read_charset(tokens)
-        elif tokens.skip("ASCII"):
-            found.charset = "latin1"
-        elif tokens.skip("UNICODE"):
-            found.charset = "ucs2"
-        elif tokens.skip("BYTE"):
-            found.charset = "binary"
+        elif word := tokens.skip(*_CHARSET_WORDS):
+            found.charset = _CHARSET_WORDS[word]
         elif not tokens.skip("SIGNED", "BINARY"):
             return
 

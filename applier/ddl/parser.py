@@ -6,13 +6,13 @@ not know as plain text, and a specification that is passed over is a table that 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Sequence
+from collections.abc import Callable, Container, Iterable, Sequence
 
 from applier.changefeed.table import TableName, TableVersion, fold
 from applier.ddl import actions as ddl
 from applier.ddl.alter_table import named_indexes
 from applier.ddl.parse_alter import read_alter
-from applier.ddl.parse_columns import TABLE_CHARSET, Elements, read_elements, read_index
+from applier.ddl.parse_columns import TABLE_CHARSET, read_elements, read_index
 from applier.ddl.parse_options import read_options
 from applier.ddl.parse_partitions import read_partitioning
 from applier.ddl.tokens import (
@@ -25,7 +25,6 @@ from applier.ddl.tokens import (
     Tokens,
     Unreadable,
     looks_printed,
-    nothing_known,
     statements,
 )
 from applier.errors import SchemaChangeRefused
@@ -47,7 +46,7 @@ def parse(
     before: TableName | None = None,
     after: TableName | None = None,
     passed: Container[str] = (),
-    known: Known = nothing_known,
+    known: Known = lambda _: (),
 ) -> tuple[ddl.Action, ...]:
     """Actions of a DDL text, in the order in which they take effect.
 
@@ -66,7 +65,9 @@ def parse(
         SchemaChangeRefused: A statement, or part of one, is not understood.
     """
     try:
-        return _parse(sql, lambda statement: Tokens(statement, database, before, after, known), passed)
+        readings = _readings(sql, lambda statement: Tokens(statement, database, before, after, known), passed)
+        # Both hold if a backslash stands before a letter: TiDB's printer shows which is meant.
+        return readings[looks_printed(sql)] if len(readings) > 1 else next(iter(readings.values()))
     except Unreadable as error:
         near = f" near `{_cut(error.near, _NEAR)}`" if error.near else ""
         raise SchemaChangeRefused(
@@ -78,44 +79,37 @@ def _cut(text: str, length: int) -> str:
     return text if len(text) <= length else f"{text[:length]}…"
 
 
-def _parse(sql: str, reader: Callable[[list[Token]], Tokens], passed: Container[str]) -> tuple[ddl.Action, ...]:
-    if "\\" not in sql:
-        return _read(sql, reader, passed, printed=True)
+def _readings(
+    sql: str, reader: Callable[[list[Token]], Tokens], passed: Container[str]
+) -> dict[bool, tuple[ddl.Action, ...]]:
+    """What a text means, by whether TiDB printed it; without a backslash that makes no difference."""
     readings: dict[bool, tuple[ddl.Action, ...]] = {}
-    problem = Unreadable("the statement is empty")
-    for printed in (False, True):
+    problem: Unreadable | None = None
+    for printed in (False, True) if "\\" in sql else (True,):
         try:
-            readings[printed] = _read(sql, reader, passed, printed=printed)
+            readings[printed] = _read(map(reader, statements(sql, printed=printed)), passed)
         except Unreadable as error:
             problem = error
-    if not readings:
+    if problem is not None and not readings:
         raise problem
-    # Both readings hold if a backslash stands before a letter: TiDB's printer shows which is meant.
-    return readings[looks_printed(sql)] if len(readings) > 1 else next(iter(readings.values()))
+    return readings
 
 
-def _read(
-    sql: str, reader: Callable[[list[Token]], Tokens], passed: Container[str], *, printed: bool
-) -> tuple[ddl.Action, ...]:
+def _read(found: Iterable[Tokens], passed: Container[str]) -> tuple[ddl.Action, ...]:
     actions: list[ddl.Action] = []
-    for statement in statements(sql, printed=printed):
-        tokens = reader(statement)
-        if tokens.next.kind == WORD and tokens.next.text.upper() in passed:
+    for tokens in found:
+        word = tokens.next.text.upper() if tokens.next.kind == WORD else ""
+        if word in passed:
             continue
-        actions += _statement(tokens)
+        if word not in _STATEMENTS:
+            raise tokens.unreadable("the statement is no DDL that TiCDC sends")
+        tokens.take()
+        actions += _STATEMENTS[word](tokens)
         if not tokens.done:
             raise tokens.unreadable("the statement goes on where it should end")
     if not actions:
         raise Unreadable("the statement is empty")
     return tuple(actions)
-
-
-def _statement(tokens: Tokens) -> Sequence[ddl.Action]:
-    read = _STATEMENTS.get(tokens.next.text.upper()) if tokens.next.kind == WORD else None
-    if read is None:
-        raise tokens.unreadable("the statement is no DDL that TiCDC sends")
-    tokens.take()
-    return read(tokens)
 
 
 def _create(tokens: Tokens) -> Sequence[ddl.Action]:
@@ -150,13 +144,16 @@ def _create_table(tokens: Tokens) -> ddl.CreateTable:
         is_apart = is_qualified and not tokens.is_qualified
         _on_commit(tokens)
         return _apart(tokens, table, like) if is_apart else ddl.CreateTable(table, like=like)
-    elements = read_elements(tokens)
+    definitions, indexes = read_elements(tokens)
     options = read_options(tokens, commas=True)
     partitioning = read_partitioning(tokens) if tokens.skip("PARTITION BY") else None
     if tokens.skip("SPLIT"):  # Boundaries of regions, which do not affect rows.
         tokens.until("ON COMMIT")
     _on_commit(tokens)
-    return ddl.CreateTable(table, _version(table, elements, options.charset or TABLE_CHARSET), None, partitioning)
+    if not definitions:
+        raise Unreadable("a table has no columns", str(table))
+    columns = tuple(definition.resolve(options.charset or TABLE_CHARSET) for definition in definitions)
+    return ddl.CreateTable(table, named_indexes(TableVersion(table, 0, columns), indexes), None, partitioning)
 
 
 def _like(tokens: Tokens) -> TableName | None:
@@ -180,13 +177,6 @@ def _on_commit(tokens: Tokens) -> None:
         if not tokens.skip("DELETE", "PRESERVE"):
             raise tokens.unreadable("ON COMMIT is followed by an unknown word")
         tokens.expect("ROWS")
-
-
-def _version(table: TableName, elements: Elements, charset: str) -> TableVersion:
-    if not elements.definitions:
-        raise Unreadable("a table has no columns", str(table))
-    columns = tuple(definition.resolve(charset) for definition in elements.definitions)
-    return named_indexes(TableVersion(table, 0, columns), elements.indexes)
 
 
 def _create_index(tokens: Tokens) -> ddl.Action:

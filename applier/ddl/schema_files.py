@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from urllib.parse import unquote
 
 from applier.changefeed.table import Partitioning, TableName, TableVersion
@@ -30,13 +30,6 @@ _NOT_TABLES = re.compile(r"(-schema-(create|view|sequence|triggers|post|placemen
 _HINT = "Write the text of SHOW CREATE TABLE into the file, or remove the file."
 
 
-@dataclass(frozen=True, slots=True)
-class _SchemaOf:
-    file: str
-    version: TableVersion
-    partitioning: Partitioning | None
-
-
 def is_schema_file(name: str) -> bool:
     """Whether a file of that name holds CREATE TABLE texts."""
     return name.endswith(".sql") and _NOT_TABLES.search(name) is None
@@ -50,23 +43,21 @@ def read_schemas(texts: Mapping[str, str]) -> Tables:
     """
     # In place of a view, Dumpling writes a table that exists until all tables are loaded.
     stand_ins = {name.removesuffix("-view.sql") + ".sql" for name in texts if name.endswith("-schema-view.sql")}
-    known: dict[TableName, _SchemaOf] = {}
+    known: dict[TableName, tuple[str, TableVersion, Partitioning | None]] = {}
     for name in sorted(name for name in texts if is_schema_file(name) and name not in stand_ins):
-        for found in _declared(name, texts[name]):
-            before = known.setdefault(found.version.name, found)
-            if (before.version, before.partitioning) != (found.version, found.partitioning):
-                raise SchemaChangeRefused(
-                    f"Files {before.file} and {found.file} of upstream.schemas declare table {found.version.name} "
-                    "differently.",
-                    "Keep the one of the moment at which the changefeed starts, and remove the other.",
-                )
+        for version, partitioning in _declared(name, texts[name]):
+            file, *before = known.setdefault(version.name, (name, version, partitioning))
+            if before != [version, partitioning]:
+                what = f"Files {file} and {name} of upstream.schemas declare table {version.name} differently."
+                hint = "Keep the one of the moment at which the changefeed starts, and remove the other."
+                raise SchemaChangeRefused(what, hint)
     tables = Tables()
-    for found in known.values():
-        tables.put(found.version, found.partitioning)
+    for _, version, partitioning in known.values():
+        tables.put(version, partitioning)
     return tables
 
 
-def _declared(file: str, text: str) -> list[_SchemaOf]:
+def _declared(file: str, text: str) -> list[tuple[TableVersion, Partitioning | None]]:
     try:
         actions = parse(text, _database(file), passed=_SETTINGS)
     except SchemaChangeRefused as refusal:
@@ -83,7 +74,7 @@ def _declared(file: str, text: str) -> list[_SchemaOf]:
             what = f"File {file} of upstream.schemas does not name the database of table {action.table.table}."
             hint = f"Rename the file to DATABASE.{action.table.table}-schema.sql, or name the database in its text."
             raise SchemaChangeRefused(what, hint)
-        found.append(_SchemaOf(file, replace(action.version, version=SUPPLIED), action.partitioning))
+        found.append((replace(action.version, version=SUPPLIED), action.partitioning))
     if not found:
         raise SchemaChangeRefused(f"File {file} of upstream.schemas holds no CREATE TABLE.", _HINT)
     return found

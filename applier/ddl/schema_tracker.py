@@ -5,7 +5,7 @@ TiDB compares names of databases and tables without regard to case, and so does 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
@@ -23,10 +23,11 @@ class _Entry(NamedTuple):
     partitioning: Partitioning | None = None
 
 
-class Tables:
+class Tables(Mapping[TableName, TableVersion]):
     """All tables that are known, as of one point of the changefeed; `apply` moves it past an action.
 
-    Tables that were dropped or truncated are remembered once, since RECOVER and FLASHBACK bring them back.
+    A name in any letters finds its table, whose own name is spelt as upstream. Those that were dropped or truncated are
+    remembered once, since RECOVER and FLASHBACK bring them back.
     """
 
     def __init__(self, versions: Iterable[TableVersion] = ()) -> None:
@@ -38,29 +39,16 @@ class Tables:
     def __len__(self) -> int:
         return len(self._entries)
 
-    def __contains__(self, name: TableName) -> bool:
-        return name in self._entries
-
     def __iter__(self) -> Iterator[TableName]:
         return iter([entry.version.name for entry in self._entries.values()])
 
-    def get(self, name: TableName) -> TableVersion | None:
-        """The table of a name in any letters, or None; its `name` is spelt as upstream."""
-        entry = self._entries.get(name)
-        return entry.version if entry else None
+    def __getitem__(self, name: TableName) -> TableVersion:
+        return self._entries[name].version
 
     def spelt(self, name: TableName) -> TableName | None:
         """The name of a table as upstream, or None."""
         version = self.get(name)
         return version.name if version else None
-
-    def items(self) -> list[tuple[TableName, TableVersion]]:
-        """All tables with their names as upstream."""
-        return [(entry.version.name, entry.version) for entry in self._entries.values()]
-
-    def values(self) -> list[TableVersion]:
-        """All tables."""
-        return [entry.version for entry in self._entries.values()]
 
     def of_database(self, database: str) -> list[TableName]:
         """Names of the tables of a database: those that DROP DATABASE takes along."""
@@ -136,36 +124,37 @@ class Tables:
             case ddl.TruncateTable():
                 self._remember(action.table)
             case ddl.RenameTable():
-                self._rename(action)
+                entry = self._entries.pop(action.table, None)
+                # A table that is not known takes the name all the same: what had it before is stale.
+                self._entries.pop(action.to, None)
+                self._name(entry, action.to)
             case ddl.RecoverTable():
-                self._recover(action)
+                self._name(self._gone.pop(action.table, None), action.to or action.table)
             case ddl.CreateDatabase() | ddl.AlterDatabase():
                 pass
             case _:
-                self._alter(action, action.table, new_version_id)
+                if (entry := self._entries.get(action.table)) is not None:
+                    version = apply(entry.version, action, new_version_id)
+                    self._entries[action.table] = _Entry(version, _partitioned(entry.partitioning, action))
 
     def _create(self, action: ddl.CreateTable, new_version_id: int) -> None:
         self._entries.pop(action.table, None)
         version, partitioning = action.version, action.partitioning
-        if (source := self._source(action)) is not None:
-            version = replace(source.version, name=action.table, table_id=None, schemas=(), proofs=())
-            partitioning = source.partitioning
+        if (source := self.source(action)) is not None:
+            version = replace(source, name=action.table, table_id=None, schemas=(), proofs=())
+            partitioning = self.partitioning(source.name)
         if version is not None:
             self._entries[action.table] = _Entry(replace(version, version=new_version_id), partitioning)
 
     def source(self, create: ddl.CreateTable) -> TableVersion | None:
         """The table that CREATE TABLE … LIKE takes its columns from; None where it is not known."""
-        entry = self._source(create)
-        return entry.version if entry else None
-
-    def _source(self, create: ddl.CreateTable) -> _Entry | None:
         if not create.among:
-            return self._entries.get(create.like) if create.like else None
+            return self.get(create.like) if create.like else None
         # A table that the feed leaves out may be meant, so without rows one that is known is not proven either.
-        found = [self._entries.get(name) for name in create.among] if create.rows else [None]
-        fitting = [entry for entry in found if entry is None or all(_fits(rows, entry.version) for rows in create.rows)]
+        found = [self.get(name) for name in create.among] if create.rows else [None]
+        fitting = [table for table in found if table is None or all(_fits(rows, table) for rows in create.rows)]
         first = fitting[0] if fitting else None
-        is_certain = first is not None and all(entry and _is_alike(entry.version, first.version) for entry in fitting)
+        is_certain = first is not None and all(table is not None and _is_alike(table, first) for table in fitting)
         return first if is_certain else None
 
     def _remember(self, name: TableName) -> None:
@@ -176,23 +165,9 @@ class Tables:
         self._remember(name)
         self._entries.pop(name, None)
 
-    def _rename(self, action: ddl.RenameTable) -> None:
-        entry = self._entries.pop(action.table, None)
-        # A table that is not known takes the name all the same: what had it before is stale.
-        self._entries.pop(action.to, None)
-        if entry is not None:
-            self._entries[action.to] = _Entry(entry.version.renamed(action.to), entry.partitioning)
-
-    def _recover(self, action: ddl.RecoverTable) -> None:
-        entry = self._gone.pop(action.table, None)
-        name = action.to or action.table
+    def _name(self, entry: _Entry | None, name: TableName) -> None:
         if entry is not None:
             self._entries[name] = _Entry(entry.version.renamed(name), entry.partitioning)
-
-    def _alter(self, action: ddl.Action, name: TableName, new_version_id: int) -> None:
-        if (entry := self._entries.get(name)) is not None:
-            version = apply(entry.version, action, new_version_id)
-            self._entries[name] = _Entry(version, _partitioned(entry.partitioning, action))
 
 
 def _fits(rows: TableVersion, table: TableVersion) -> bool:
@@ -200,15 +175,14 @@ def _fits(rows: TableVersion, table: TableVersion) -> bool:
     held = {column.name: column for column in table.columns if column.generated != "virtual"}
     return (
         held.keys() == {column.name for column in rows.columns}
-        and all(_is_shown(column.type, held[column.name].type) for column in rows.columns)
+        # Members are numbers in most protocols, and what they stand for is never guessed.
+        and all(_kind(column.type) == _kind(held[column.name].type) for column in rows.columns)
         and set(rows.key) in (set(), set(table.key))
     )
 
 
-def _is_shown(shown: ColumnType, declared: ColumnType) -> bool:
-    """Members are numbers in most protocols, and what they stand for is never guessed."""
-    one, other = ((kind.name, kind.unsigned, kind.elements) for kind in (shown, declared))
-    return one == other
+def _kind(of: ColumnType) -> tuple[str, bool, tuple[str, ...]]:
+    return of.name, of.unsigned, of.elements
 
 
 def _is_alike(one: TableVersion, other: TableVersion) -> bool:

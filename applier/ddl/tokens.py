@@ -54,15 +54,11 @@ _LOST = re.compile(r"AlterTableType\(\d+\) is not supported")
 """What TiDB prints in place of a specification that its printer does not know."""
 
 
-def nothing_known(_: str) -> Sequence[TableName]:
-    """No table, where a text is read that names the databases of all its tables."""
-    return ()
-
-
 class Unreadable(Exception):
     """A statement that this grammar does not understand; `parse` turns it into `SchemaChangeRefused`.
 
-    `expected` says what would have been understood, or why the text cannot be; `near` is the text where it stopped.
+    Each function that takes a part of a statement raises it where something else comes next. `expected` says what would
+    have been understood, or why the text cannot be; `near` is the text where it stopped.
     """
 
     def __init__(self, expected: str, near: str = "") -> None:
@@ -180,7 +176,7 @@ class Tokens:
         database: str,
         before: TableName | None = None,
         after: TableName | None = None,
-        known: Known = nothing_known,
+        known: Known = lambda _: (),
     ) -> None:
         self._tokens = list(tokens)
         self.place = 0  # How many tokens were taken.
@@ -224,20 +220,12 @@ class Tokens:
         return ""
 
     def expect(self, phrase: str) -> None:
-        """Take these keywords or symbols.
-
-        Raises:
-            Unreadable: Something else comes next.
-        """
+        """Take these keywords or symbols."""
         if not self.skip(phrase):
             raise self.unreadable(f"`{phrase}` is missing")
 
     def take(self) -> Token:
-        """Take the next token.
-
-        Raises:
-            Unreadable: There is none.
-        """
+        """Take the next token."""
         if self.done:
             raise self.unreadable("the statement ends too early")
         self.place += 1
@@ -264,11 +252,7 @@ class Tokens:
         return name
 
     def table(self) -> TableName:
-        """Take the name of a table.
-
-        Raises:
-            Unreadable: No name comes next, or it has no database and the message names none.
-        """
+        """Take the name of a table; without a database it is in the one that the message names."""
         first = self.name()
         self.is_qualified = bool(self.skip("."))
         if self.is_qualified:

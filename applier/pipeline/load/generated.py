@@ -82,4 +82,4 @@ def _texts(node: Node, rows: pa.Table) -> Any:
             return pc.binary_join_element_wise(*parts, "", null_handling="emit_null")
         case Call(function):
             raise Inexact(f"the exact values of the function {function} are not known")
-    return repeated(pa.scalar(str(node[0]), pa.string()), rows.num_rows)
+    return repeated(pa.scalar(str(node), pa.string()), rows.num_rows)

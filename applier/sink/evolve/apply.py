@@ -8,16 +8,17 @@ from dataclasses import dataclass
 from typing import Any
 
 from applier.config.table_layout import PartitionField, SortField
-from applier.errors import RELOAD, SchemaChangeRefused, TableMismatch, TransientError
+from applier.errors import RELOAD, TableMismatch, TransientError
 from applier.runtime import failpoints, terminal
 from applier.runtime.logs import logger
 from applier.sink.commit.committer import Committer
 from applier.sink.commit.foreign_commits import own_columns
 from applier.sink.commit.stamp import Stamp
 from applier.sink.evolve.casts.cast import CastRefused
-from applier.sink.evolve.plan import Evolution, Refusal
-from applier.sink.evolve.resolve import Resolution, TableBefore, resolve
+from applier.sink.evolve.plan import Evolution
+from applier.sink.evolve.resolve import Resolution, TableBefore
 from applier.sink.evolve.rewrite import LiveRows, rewrite
+from applier.sink.evolve.steps import Refusal
 from applier.sink.iceberg.commit import Change
 from applier.sink.iceberg.java import JavaError, translated
 from applier.sink.iceberg.layout import partition_of, replace_order, update_spec
@@ -29,12 +30,9 @@ _REFUSED = frozenset({"ValidationException", "IllegalArgumentException", "Unsupp
 
 @dataclass(frozen=True, slots=True)
 class Evolved:
-    """What an evolution did: the snapshot that carries it, the Iceberg schema from there on, and how many rows were
-    written anew.
-    """
+    """What an evolution did: the snapshot that carries it, and how many rows were written anew."""
 
     snapshot_id: int
-    schema_id: int
     rewritten: int
 
 
@@ -52,7 +50,7 @@ def apply_evolution(table: Table, evolution: Evolution, stamp: Stamp) -> Evolved
         TransientError: Catalog or storage did not answer.
     """
     if evolution.refused is not None:
-        raise _refused(table, evolution.refused)
+        raise evolution.refused.of(table)
     table.forget()
     committer = Committer(table, stamp.changefeed, stamp.epoch)
     committer.open()
@@ -67,16 +65,16 @@ def apply_evolution(table: Table, evolution: Evolution, stamp: Stamp) -> Evolved
             failpoints.reach("data-files-staged")
             committer.send(change)
     table.refresh()
-    return Evolved(committer.made, table.schema.id, rewritten)
+    return Evolved(committer.made, rewritten)
 
 
 def _planned(table: Table, evolution: Evolution, live: LiveRows, stamp: Stamp) -> Change:
     if evolution.only_empty and live.count:
-        raise _refused(table, evolution.only_empty[0])
+        raise evolution.only_empty[0].of(table)
     try:
-        return _stage(table, resolve(_before(table), evolution.steps, live), live, stamp)
+        return _stage(table, Resolution(_before(table), evolution.steps, live), live, stamp)
     except CastRefused as error:
-        raise _refused(table, Refusal(f"{error}.", RELOAD)) from None
+        raise Refusal(f"{error}.").of(table) from None
     except JavaError as error:
         if error.kind not in _REFUSED:
             raise
@@ -148,8 +146,3 @@ def _partition(table: Table, transaction: Any, removed: Sequence[str], added: Se
     if removed or added:
         with translated(f"Cannot change the partitions of table {table}"):
             update_spec(table, transaction, removed, added)
-
-
-def _refused(table: Table, refusal: Refusal) -> SchemaChangeRefused:
-    what = f"Table {table} cannot follow its upstream: {refusal.reason}"
-    return SchemaChangeRefused(what, refusal.hint)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from bisect import bisect_left
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from applier.changefeed.table import Column, TableVersion, fold
@@ -38,7 +39,11 @@ def lineage(before: TableVersion, after: TableVersion, actions: Sequence[Action]
     """Determine which column became which; without actions, equal names are the same column."""
     known = {fold(column.name): column for column in before.columns}
     dropped = {fold(action.name) for action in actions if isinstance(action, ddl.DropColumn)}
-    sources = dict(_renames(actions))
+    sources = {  # What an action names by both names: the old one by the new one.
+        fold(action.to if isinstance(action, ddl.RenameColumn) else action.column.name): fold(action.name)
+        for action in actions
+        if isinstance(action, ddl.RenameColumn | ddl.ModifyColumn)
+    }
     moved = {old for new, old in sources.items() if new != old}
     taken = dropped | moved
     # ADD COLUMN IF NOT EXISTS names a column that stays what it is.
@@ -76,26 +81,10 @@ def moves(current: Sequence[str], wanted: Sequence[str]) -> Iterator[tuple[str, 
             yield name, wanted[index - 1] if index else None
 
 
-def _renames(actions: Iterable[Action]) -> Iterator[tuple[str, str]]:
-    """New name and old name of columns that an action names by both."""
-    for action in actions:
-        match action:
-            case ddl.RenameColumn(name=name, to=to):
-                yield fold(to), fold(name)
-            case ddl.ModifyColumn(name=name, column=column):
-                yield fold(column.name), fold(name)
-
-
 def _longest_rising(numbers: Sequence[int]) -> list[int]:
     """A longest subsequence whose numbers rise."""
-    best: list[int] = []
-    previous = [-1] * len(numbers)
-    for index, number in enumerate(numbers):
-        length = next((size for size, end in enumerate(best) if numbers[end] > number), len(best))
-        previous[index] = best[length - 1] if length else -1
-        best[length : length + 1] = [index]
-    result, index = [], best[-1] if best else -1
-    while index >= 0:
-        result.append(numbers[index])
-        index = previous[index]
-    return result[::-1]
+    runs: list[list[int]] = []  # Of each length the one that ends in the smallest number.
+    for number in numbers:
+        longer = bisect_left(runs, number, key=lambda run: run[-1])
+        runs[longer : longer + 1] = [[*(runs[longer - 1] if longer else ()), number]]
+    return runs[-1] if runs else []

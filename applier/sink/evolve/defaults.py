@@ -15,7 +15,7 @@ from applier.changefeed.table import UNKNOWN_DEFAULT, Column, ColumnType
 from applier.changefeed.types import DATE_TYPES, TypeRules
 from applier.sink.evolve.casts.cast import CastRefused, cast, family
 from applier.sink.evolve.casts.dates import moment_text, time_text
-from applier.sink.evolve.steps import ConvertField
+from applier.sink.evolve.steps import ConvertField, Refusal
 
 _ZERO_DATES = {"date": "0000-00-00", "datetime": "0000-00-00 00:00:00", "timestamp": "0000-00-00 00:00:00"}
 _ZEROS = {"time": "00:00:00", "json": "null", "vector": "[]", "year": "0000"}
@@ -30,7 +30,7 @@ _SESSION = (
 )
 _REPLACEMENT = "\N{REPLACEMENT CHARACTER}"
 
-UNKNOWN_DEFAULT_HINT = (
+_UNKNOWN_HINT = (
     'set tables.unknown_default = "null": the rows before the statement are NULL in the column until they change.'
 )
 
@@ -65,13 +65,13 @@ def existing_value(column: Column, arrow: pa.DataType, rules: TypeRules, path: s
         raise DefaultUnknown(reason) from None
 
 
-def filled(column: Column, arrow: pa.DataType, rules: TypeRules, path: str) -> tuple[pa.Scalar[Any], str | None]:
+def filled(column: Column, arrow: pa.DataType, rules: TypeRules, path: str) -> tuple[pa.Scalar[Any], Refusal | None]:
     """That value, or NULL where it is not known; and why the column must not be filled so, if the rules refuse it."""
     try:
         return existing_value(column, arrow, rules, path), None
     except DefaultUnknown as error:
         doubt = f"The value of the new column {column.name} in existing rows is not known: {error}."
-        return pa.scalar(None, arrow), None if rules.unknown_default == "null" else doubt
+        return pa.scalar(None, arrow), None if rules.unknown_default == "null" else Refusal(doubt, _UNKNOWN_HINT)
 
 
 def zero_text(column: Column) -> str:

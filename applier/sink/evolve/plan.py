@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 import pyarrow as pa
 
@@ -17,22 +16,14 @@ from applier.changefeed.table import UNKNOWN_DEFAULT, Column, ColumnType, TableV
 from applier.changefeed.types import TypeRules, column_arrow_type
 from applier.ddl import actions as ddl
 from applier.ddl.actions import Action
-from applier.errors import RELOAD, SchemaChangeRefused
 from applier.sink.evolve import steps as evolve
 from applier.sink.evolve.casts import cast as casts
 from applier.sink.evolve.casts.cast import family, is_lossless
 from applier.sink.evolve.column_mapping import ColumnMapping, lineage, moves
-from applier.sink.evolve.defaults import UNKNOWN_DEFAULT_HINT, filled
+from applier.sink.evolve.defaults import filled
 from applier.sink.evolve.row_columns import VIRTUAL, absent_from
+from applier.sink.evolve.steps import Refusal
 from applier.sink.format.types import TableSchema, is_promotion
-
-
-@dataclass(frozen=True, slots=True)
-class Refusal:
-    """Why a statement cannot be applied exactly, as one sentence without the table's name, and what to do about it."""
-
-    reason: str
-    hint: str = RELOAD
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,8 +64,7 @@ def plan(
     The actions are those of the statement on this table; () where the protocol carries schemas only. The Iceberg table
     holds the columns `held`; None where it is not at hand.
     """
-    omit = rules.virtual_columns == "omit"
-    before, after = _stored(before, after, actions, omit=omit, held=held)
+    before, after = _stored(before, after, actions, rules, held)
     try:
         return _plan(before, after, actions, rules)
     except ValueError as error:  # A type that TiDB does not have: the columns of a view, for instance.
@@ -82,11 +72,12 @@ def plan(
 
 
 def _stored(
-    before: TableVersion, after: TableVersion, actions: Sequence[Action], *, omit: bool, held: Collection[str] | None
+    before: TableVersion, after: TableVersion, actions: Sequence[Action], rules: TypeRules, held: Collection[str] | None
 ) -> tuple[TableVersion, TableVersion]:
     """Both versions without the virtual columns that the Iceberg table lacks, or does not get if they are omitted."""
     found = lineage(before, after, actions)
     absent = absent_from(before, held) if held is not None else set()
+    omit = rules.virtual_columns == "omit"
     left_out = {
         new.name
         for old, new in found.pairs
@@ -111,12 +102,13 @@ def _plan(before: TableVersion, after: TableVersion, actions: Sequence[Action], 
     columns = [_Change(before, after, old, new, found.written(new), rules) for old, new in found.pairs]
     steps: list[evolve.EvolutionStep] = [evolve.DropField(column.name) for column in found.dropped]
     steps += [evolve.RenameField(old.name, new.name) for old, new in found.pairs if old and old.name != new.name]
-    steps += [step for column in columns for step in column.steps()]
+    changes = [change for column in columns for change in column.changes()]
+    steps += [change for change in changes if not isinstance(change, Refusal)]
     steps += _moves(found, before, after)
     steps += _key(found, before, after)
     steps += [evolve.DescribeTable(action.comment) for action in actions if isinstance(action, ddl.SetComment)]
     steps += [evolve.Truncate() for action in actions if isinstance(action, ddl.TruncateTable)]
-    doubts = [refusal for column in columns for refusal in column.doubts()]
+    doubts = [change for change in changes if isinstance(change, Refusal)]
     return Evolution(tuple(steps), (*doubts, *_row_doubts(actions), *_identity_doubts(found)), _refused(actions))
 
 
@@ -134,32 +126,28 @@ class _Change:
     written: Column | None
     rules: TypeRules
 
-    def steps(self) -> Iterator[evolve.EvolutionStep]:
-        """Steps for this column."""
+    def changes(self) -> Iterator[evolve.EvolutionStep | Refusal]:
+        """Steps for this column, and what cannot be done exactly if there are rows."""
         if self.old is None:
-            yield evolve.AddField(self.new.name, self._arrow(self.after, self.new), self._filled()[0], self._comment())
+            arrow = self._arrow(self.after, self.new)
+            value, doubt = filled(self._full(), arrow, self.rules, f"{self.after.name}.{self.new.name}")
+            yield evolve.AddField(self.new.name, arrow, value, self._comment())
+            if doubt is not None:
+                yield doubt
             return
         if self.new.nullable and not self.old.nullable:
             yield evolve.RelaxField(self.new.name)
-        if (retyped := self._retyped(self.old)) is not None:
+        retyped = self._retyped(self.old)
+        if retyped is not None:
             yield retyped
-        if self._comment() != self.old.comment:
-            yield evolve.DescribeField(self.new.name, self._comment())
-
-    def doubts(self) -> Iterator[Refusal]:
-        """What cannot be done exactly if there are rows."""
-        if self.old is None:
-            if (doubt := self._filled()[1]) is not None:
-                yield Refusal(doubt, UNKNOWN_DEFAULT_HINT)
-            return
         if self._is_reread(self.old):
             names = f"{self.new.name} was read as {self.old.type.name}, and this statement shows it as"
             yield Refusal(f"Column {names} {self.new.type.name} without changing it: the rows so far hold other text.")
-            return
-        step = self._retyped(self.old)
-        if isinstance(step, evolve.ConvertField) and (reason := casts.refusal(step)) is not None:
+        elif isinstance(retyped, evolve.ConvertField) and (reason := casts.refusal(retyped)) is not None:
             what = f"Column {self.new.name} changes from {self.old.type.name} to {self.new.type.name}: {reason}."
             yield Refusal(what)
+        if self._comment() != self.old.comment:
+            yield evolve.DescribeField(self.new.name, self._comment())
 
     def _is_reread(self, column: Column) -> bool:
         """Whether a column that no statement changes turns out to hold bytes, which its rows so far wrote as text."""
@@ -183,10 +171,6 @@ class _Change:
         is_text = pa.types.is_string(column_arrow_type(self.after.name, replace(self.new, type=new), self.rules))
         same = replace(old, length=new.length, scale=new.scale) == new
         return same and old.name in casts.SECONDS and old.scale is None and not is_text
-
-    def _filled(self) -> tuple[pa.Scalar[Any], str | None]:
-        path = f"{self.after.name}.{self.new.name}"
-        return filled(self._full(), self._arrow(self.after, self.new), self.rules, path)
 
     def _full(self) -> Column:
         """The column with what only the statement shows: if it is generated, all of its type, if it has a default.
@@ -242,7 +226,7 @@ def refuse_renamed(version: TableVersion, table: TableVersion) -> None:
     """
     shown = replace(table, columns=tuple(column for column in table.columns if column.generated != VIRTUAL))
     for refusal in _identity_doubts(lineage(version, shown, ())):
-        raise SchemaChangeRefused(f"Table {table.name} cannot follow its upstream: {refusal.reason}", refusal.hint)
+        raise refusal.of(table.name)
 
 
 def _identity_doubts(found: ColumnMapping) -> Iterator[Refusal]:

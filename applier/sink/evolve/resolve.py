@@ -43,9 +43,8 @@ class TableBefore:
     specs: Mapping[int, Collection[str]] = field(default_factory=dict)
 
 
-@dataclass(frozen=True, slots=True)
 class Resolution:
-    """What an evolution does to a table as it is.
+    """What the steps of an evolution do to a table as it is.
 
     Attributes:
         updates: Schema updates, one after the other: drops and renames, so that later names are those of after; then
@@ -58,45 +57,12 @@ class Resolution:
         truncates: All rows go.
         rewrites: All rows are written anew, with the values of `sources`.
         properties: Table properties to set.
-        kept: Fields before, by id.
-        casts: Fields that are made anew, by the name they have after: the field before and its conversion.
-        constants: Values of new fields in existing rows, by name.
-    """
-
-    updates: tuple[tuple[evolve.EvolutionStep, ...], ...]
-    sort: tuple[SortField, ...] | None
-    unpartitioned: tuple[str, ...]
-    repartitioned: tuple[PartitionField, ...]
-    truncates: bool
-    rewrites: bool
-    properties: Mapping[str, str]
-    kept: Mapping[int, Field]
-    casts: Mapping[str, tuple[Field, evolve.ConvertField]]
-    constants: Mapping[str, pa.Scalar]  # type: ignore[type-arg]
-
-    def sources(self, after: TableSchema) -> list[ValueSource]:
-        """Where the values of each field come from, once the updates have given new fields their ids."""
-        return [self._source(new) for new in after.fields]
-
-    def _source(self, new: Field) -> ValueSource:
-        if new.id in self.kept:
-            return ValueSource(new, self.kept[new.id])
-        if new.name in self.casts:
-            return ValueSource(new, *self.casts[new.name])
-        return ValueSource(new, constant=self.constants[new.name])
-
-
-def resolve(table: TableBefore, steps: Sequence[evolve.EvolutionStep], rows: LiveRows) -> Resolution:
-    """Resolve the steps of an evolution against a table.
 
     Raises:
         CastRefused: A value cannot be cast exactly.
         TableMismatch: A column is missing, or is not of the type that it had upstream.
     """
-    return _Resolver(table, steps, rows).resolution()
 
-
-class _Resolver:
     def __init__(self, table: TableBefore, steps: Sequence[evolve.EvolutionStep], rows: LiveRows) -> None:
         self._table = table
         self._steps = steps
@@ -104,32 +70,38 @@ class _Resolver:
         self._renamed = {step.to: step.name for step in self._of(evolve.RenameField)}
         self._after = {old: new for new, old in self._renamed.items()}
         self._dropped = {step.name: step for step in self._of(evolve.DropField)}
-        self._truncates = bool(self._of(evolve.Truncate))
+        self._added = {step.name: step for step in self._of(evolve.AddField)}
+        self.truncates = bool(self._of(evolve.Truncate))
         converted = self._of(evolve.ConvertField)
-        self._remade = {step.name: step for step in converted if self._truncates or not self._stays(step)}
+        self._remade = {step.name: step for step in converted if self.truncates or not self._stays(step)}
         self._gone = {*self._dropped, *(self._before(name).name for name in self._remade)}
-
-    def resolution(self) -> Resolution:
         identity = self._identity()
-        is_filled = any(step.rewrite(self._table.format_version) for step in self._of(evolve.AddField))
-        return Resolution(
-            updates=(
-                (*(() if identity is None else [evolve.SetKey(())]), *self._drops_and_renames()),
-                (*self._field_changes(), *self._moves()),
-                (evolve.SetKey(identity),) if identity else (),
-            ),
-            sort=self._sort(),
-            unpartitioned=tuple(name for name, part in self._table.partition.items() if part.column in self._gone),
-            repartitioned=self._repartitioned(),
-            truncates=self._truncates,
-            rewrites=not self._truncates
-            and bool(self._remade or is_filled or self._loses_partition())
-            and self._rows.count > 0,
-            properties=self._properties(),
-            kept={old.id: old for old in self._table.schema.fields},
-            casts={name: (self._before(name), step) for name, step in self._remade.items()},
-            constants={step.name: step.default for step in self._of(evolve.AddField)},
+        self.updates: tuple[tuple[evolve.EvolutionStep, ...], ...] = (
+            (*(() if identity is None else [evolve.SetKey(())]), *self._drops_and_renames()),
+            (*self._field_changes(), *self._moves()),
+            (evolve.SetKey(identity),) if identity else (),
         )
+        self.sort = self._sort()
+        self.unpartitioned = tuple(name for name, part in table.partition.items() if part.column in self._gone)
+        self.repartitioned = self._repartitioned()
+        is_filled = any(step.rewrite(table.format_version) for step in self._added.values())
+        self.rewrites = (
+            not self.truncates and bool(self._remade or is_filled or self._loses_partition()) and rows.count > 0
+        )
+        keys = [(KEY, json.dumps(step.columns)) for step in self._of(evolve.SetKey)]
+        self.properties = dict(keys + [("comment", step.doc) for step in self._of(evolve.DescribeTable)])
+
+    def sources(self, after: TableSchema) -> list[ValueSource]:
+        """Where the values of each field come from, once the updates have given new fields their ids."""
+        kept = {old.id: old for old in self._table.schema.fields}
+        return [
+            ValueSource(new, kept[new.id])
+            if new.id in kept
+            else ValueSource(new, self._before(new.name), self._remade[new.name])
+            if new.name in self._remade
+            else ValueSource(new, constant=self._added[new.name].default)
+            for new in after.fields
+        ]
 
     def _of(self, kind: type[_S]) -> list[_S]:
         return [step for step in self._steps if isinstance(step, kind)]
@@ -179,9 +151,12 @@ class _Resolver:
                     changes += [step] if name not in self._remade else []
         return changes
 
+    def _now(self, name: str) -> str:
+        return self._after.get(name, name)
+
     def _moves(self) -> list[evolve.EvolutionStep]:
         names = [column.name for column in self._table.schema.fields if column.name not in self._dropped]
-        order = [self._after.get(name, name) for name in names]
+        order = [self._now(name) for name in names]
         # A field that is made anew comes last; it goes back behind the one that it was behind.
         places = sorted(map(order.index, self._remade))
         back = [evolve.MoveField(order[place], order[place - 1] if place else None) for place in places]
@@ -191,11 +166,11 @@ class _Resolver:
         if self._gone.isdisjoint(part.column for part in self._table.sort):
             return None
         kept = [part for part in self._table.sort if part.column not in self._dropped]
-        return tuple(replace(part, column=self._after.get(part.column, part.column)) for part in kept)
+        return tuple(replace(part, column=self._now(part.column)) for part in kept)
 
     def _repartitioned(self) -> tuple[PartitionField, ...]:
         found = [
-            replace(part, column=self._after.get(part.column, part.column))
+            replace(part, column=self._now(part.column))
             for part in self._table.partition.values()
             if part.column in self._gone and part.column not in self._dropped
         ]
@@ -210,14 +185,13 @@ class _Resolver:
         """Identifier fields of after; None where they stay what they are."""
         for step in self._of(evolve.SetKey):
             return step.columns if all(self._can_identify(name) for name in step.columns) else ()
-        names = tuple(self._after.get(name, name) for name in self._table.schema.identifier)
+        names = tuple(self._now(name) for name in self._table.schema.identifier)
         return None if self._remade.keys().isdisjoint(names) else names
 
     def _can_identify(self, name: str) -> bool:
         """Whether a field may be required: it holds no NULL, in the files or at least in the living rows."""
-        added = {step.name: step for step in self._of(evolve.AddField)}
-        if name in added:
-            return added[name].default.is_valid or not self._rows.count
+        if name in self._added:
+            return self._added[name].default.is_valid or not self._rows.count
         old = self._before(name)
         types = {step.name: step.new_arrow for step in self._of(evolve.ConvertField)}
         if pa.types.is_floating(types.get(name, old.arrow)) or pa.types.is_nested(old.arrow):
@@ -227,7 +201,3 @@ class _Resolver:
     def _doc(self, name: str) -> str:
         told = [step.doc for step in self._steps if isinstance(step, evolve.DescribeField) and step.name == name]
         return told[-1] if told else self._table.docs.get(self._before(name).id, "")
-
-    def _properties(self) -> dict[str, str]:
-        keys = [(KEY, json.dumps(step.columns)) for step in self._of(evolve.SetKey)]
-        return dict(keys + [("comment", step.doc) for step in self._of(evolve.DescribeTable)])

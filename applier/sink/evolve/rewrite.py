@@ -36,11 +36,7 @@ class ValueSource:
     constant: pa.Scalar[Any] | None = None
 
     def values(self, rows: pa.Table) -> Chunks:
-        """The field's values, from rows of the old fields.
-
-        Raises:
-            CastRefused: A value cannot be cast exactly.
-        """
+        """The field's values, from rows of the old fields; raises as `cast`."""
         if self.old is None:
             constant: Any = pa.repeat(self.constant, rows.num_rows)  # type: ignore[arg-type]
             return pa.chunked_array([constant])
@@ -66,6 +62,8 @@ class LiveRows:
     @cached_property
     def _files(self) -> list[IndexedFile]:
         table, snapshot_id = self._table, self._snapshot_id
+        if snapshot_id is None:
+            return []
         scan = table.scan if snapshot_id == table.snapshot_id else table.scan_past
         found = read_index(str(table), snapshot_id, (), scan)
         files = sorted(found.files.values(), key=lambda indexed: str(indexed.file.partition))
@@ -80,14 +78,12 @@ class LiveRows:
             TableMismatch: The table holds equality deletes or files that are not Parquet.
             TransientError: Catalog or storage do not answer.
         """
-        if self._snapshot_id is None:
-            return 0
         return sum(indexed.file.records - len(indexed.deleted or ()) for indexed in self._files)
 
     @property
     def spec_ids(self) -> set[int]:
-        """Ids of the partition specs of the files that hold them; none without a snapshot."""
-        return set() if self._snapshot_id is None else {indexed.file.spec_id for indexed in self._files}
+        """Ids of the partition specs of the files that hold them."""
+        return {indexed.file.spec_id for indexed in self._files}
 
     def each(
         self, what: str, fields: Sequence[Field], work: Callable[[Iterator[pa.Table]], R], *others: Storage
@@ -97,7 +93,7 @@ class LiveRows:
         It takes them one row group of a file at a time, in any process, and writes to the `others`. Messages say `what`
         it does to the table.
         """
-        if self._snapshot_id is None:
+        if not self._files:
             return ()
         reading = partial(_read, self._storage, fields, work)
         return run_on_groups(self._table, what, reading, groups(self._files), self._files, self._storage, *others)
@@ -110,11 +106,7 @@ class LiveRows:
         return any(self.each("look for NULL in", [field], _has_null))
 
     def are_changed(self, field: Field, step: ConvertField) -> bool:
-        """Whether a cast gives any row another value than it has.
-
-        Raises:
-            CastRefused: A value cannot be cast exactly.
-        """
+        """Whether a cast gives any row another value than it has; raises as `cast`."""
         return any(self.each("look for values that change in", [field], partial(_is_changed, step)))
 
 

@@ -21,7 +21,7 @@ from applier.changefeed.table import Column, ColumnType, TableName, TableVersion
 from applier.changefeed.types import TypeRules
 from applier.errors import SchemaChangeRefused, TableMismatch
 from applier.sink.evolve.casts.cast import family, wider
-from applier.sink.evolve.defaults import UNKNOWN_DEFAULT_HINT, filled
+from applier.sink.evolve.defaults import filled
 from applier.sink.format.types import Chunks, Field, TableSchema, iceberg_type
 
 VIRTUAL = "virtual"
@@ -96,14 +96,13 @@ def fitted(rows: pa.Table, version: TableVersion, schema: TableSchema, table: st
     """
     for old, new in zip(version.columns, supplied(version, schema).columns, strict=True):
         place = rows.schema.get_field_index(old.name)
-        if old is not new and place >= 0:
-            rows = rows.set_column(place, old.name, _cast(rows[place], schema.field(old.name), table))
+        found = schema.field(old.name)
+        if old is not new and found is not None and place >= 0 and rows[place].type != found.arrow:
+            rows = rows.set_column(place, old.name, _cast(rows[place], found, table))
     return rows
 
 
-def _cast(values: Any, found: Field | None, table: str) -> Chunks:
-    if found is None or values.type == found.arrow:
-        return values  # type: ignore[no-any-return]  # the stubs know no type of a chunked array
+def _cast(values: Any, found: Field, table: str) -> Chunks:
     try:
         return pc.cast(values, found.arrow)  # type: ignore[no-any-return]
     except pa.ArrowInvalid:
@@ -243,10 +242,8 @@ def with_added(
     for column in table.columns:
         found = schema.field(column.name)
         if found is not None and column.generated != VIRTUAL and version.column(column.name) is None:
-            path = f"{table.name}.{column.name}"
-            value, doubt = filled(column, found.arrow, of_schemas(rules), path)
+            value, doubt = filled(column, found.arrow, of_schemas(rules), f"{table.name}.{column.name}")
             if doubt is not None:
-                what = f"Table {table.name} cannot follow its upstream: {doubt}"
-                raise SchemaChangeRefused(what, UNKNOWN_DEFAULT_HINT)
+                raise doubt.of(table.name)
             rows = rows.append_column(column.name, pa.array([value.as_py()] * len(rows), found.arrow))
     return rows

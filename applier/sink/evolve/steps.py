@@ -1,4 +1,4 @@
-"""The steps that an evolution of an Iceberg table is made of; a field is what Iceberg calls a column."""
+"""The steps that an evolution of an Iceberg table is made of, or its refusal; Iceberg calls a column a field."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from applier.changefeed.table import ColumnType
-from applier.errors import TableMismatch
+from applier.errors import RELOAD, SchemaChangeRefused, TableMismatch
 from applier.sink.format.partition_spec import single_value
 from applier.sink.format.types import Field, TableSchema, iceberg_type, is_promotion, schema_json, type_text
 
@@ -19,6 +19,18 @@ if TYPE_CHECKING:
 
 _NEW = -1
 """Field id of a column that is not there yet."""
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """Why a statement cannot be applied exactly, as one sentence without the table's name, and what to do about it."""
+
+    reason: str
+    hint: str = RELOAD
+
+    def of(self, table: object) -> SchemaChangeRefused:
+        """The same as an error, with the name of a table."""
+        return SchemaChangeRefused(f"Table {table} cannot follow its upstream: {self.reason}", self.hint)
 
 
 class EvolutionStep(ABC):
@@ -32,7 +44,6 @@ class EvolutionStep(ABC):
 
     def rewrite(self, format_version: int) -> str | None:
         """Why it writes files that hold rows anew; None where metadata is enough."""
-        del format_version
         return None
 
     def on_fields(self, fields: dict[str, Field]) -> None:
@@ -47,7 +58,6 @@ class EvolutionStep(ABC):
 
     def is_done(self, schema: TableSchema) -> bool:
         """Whether the columns of a table show that it has taken the step."""
-        del schema
         return False
 
 
@@ -165,7 +175,6 @@ class ConvertField(EvolutionStep):
         return f"convert {self.name} from {self.old.text} to {self.new.text} as TiDB does"
 
     def rewrite(self, format_version: int) -> str | None:
-        del format_version
         if self.old_arrow != self.new_arrow and not is_promotion(self.old_arrow, self.new_arrow):
             return f"A value of {self.name} that TiDB would not have cast in strict SQL mode stops the feed."
         return f"Only if the conversion changes a value of {self.name}; one that strict mode refuses stops the feed."

@@ -13,9 +13,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute
 
-from applier.changefeed.table import Column, Partition
+from applier.changefeed.table import Column
 from applier.changefeed.types import INTEGERS
-from applier.sink.tidb_partitions.expression import Call, Inexact, StringLiteral, Values, constant, moment, parse
+from applier.sink.tidb_partitions.expression import Call, Inexact, Name, Values, constant, moment, parse
 
 pc: Any = pyarrow.compute
 
@@ -53,52 +53,51 @@ _EAST, _WEST = timedelta(hours=14), timedelta(hours=-12, minutes=-59)
 _INT64 = range(-(2**63), 2**63)
 
 
-def bound_of(partition: Partition) -> Bound:
-    """Upper bound of a partition by RANGE over an expression.
-
-    Raises:
-        Inexact: Its value is not known.
-    """
-    if len(partition.bound) != 1:
-        raise Inexact(f"the bound of partition {partition.name} is not known")
-    if partition.bound[0] == "MAXVALUE":
+def range_bound(text: str) -> Bound:
+    """Upper bound of a partition by RANGE over an expression; raises Inexact where its value is not known."""
+    if text == "MAXVALUE":
         return Max
-    node = parse(partition.bound[0])
-    if isinstance(node, Call) and node.function == "UNIX_TIMESTAMP" and len(node.arguments) == 1:
-        (argument,) = node.arguments
-        if isinstance(argument, StringLiteral):
-            return _in_any_zone(moment(argument.value))
+    node = parse(text)
+    match node:
+        case Call("UNIX_TIMESTAMP", (str(wall_clock),)):
+            return _in_any_zone(moment(wall_clock))
+    return constant(node)
+
+
+def list_value(text: str) -> Bound:
+    """Value of a partition by LIST over an expression; raises Inexact where it is not known."""
+    node = parse(text)
+    if isinstance(node, str | Name):
+        raise Inexact("a value of a list is no whole number")
     return constant(node)
 
 
 def column_bound(text: str, column: Column) -> Bound:
-    """A bound or value of a partition by columns, as the column holds it.
-
-    Raises:
-        Inexact: Its value is not known.
-    """
+    """A bound or value of a partition by columns, as the column holds it; raises Inexact where it is not known."""
     if text == "MAXVALUE":
         return Max
     node = parse(text)
     if column.type.name in _INTEGERS:
         return constant(node)
-    if isinstance(node, StringLiteral):
+    if isinstance(node, str):
         if column.type.name in _TEXTS:
-            return node.value
+            return node
         if column.type.name in ("date", "datetime"):
-            return _day_or_moment(moment(node.value), column)
+            return _day_or_moment(moment(node), column)
     raise Inexact(f"a value for column {column.name} of type {column.type.name} is not understood")
 
 
 def compare(column: Values, bound: Bound) -> tuple[Mask, Mask]:
-    """Which values are greater than a bound, and which are equal to it; NULL is neither.
+    """Which values are greater than a bound, and which are equal to it: NULL is so to NULL alone.
 
     Raises:
         Inexact: For some value it depends on what the feed does not show.
     """
+    nothing = np.zeros(len(column), bool)
     if bound is Max:
-        nothing = np.zeros(len(column), bool)
         return nothing, nothing
+    if bound is None:
+        return nothing, np.asarray(column.is_null().to_numpy(), bool)
     if isinstance(bound, Between):
         return _between(column, bound)
     if isinstance(bound, str):
@@ -106,23 +105,16 @@ def compare(column: Values, bound: Bound) -> tuple[Mask, Mask]:
     if isinstance(bound, int):
         return _numbers(column, bound)
     wanted = pa.timestamp("us") if isinstance(bound, datetime) else pa.date32()
-    if column.type != wanted or bound is None:
+    if column.type != wanted:
         raise Inexact(f"a column that partitions it is kept as {column.type}")
     return _compared(column, pa.scalar(bound, wanted))
 
 
 def equal_bytes(column: Values, value: Bound) -> Mask:
     """Which values are the same as a bound whatever the collation: none that are only equal under some."""
-    if value is None:
-        return np.asarray(column.is_null().to_numpy(), bool)
     if isinstance(value, str) and column.type == pa.string():
         return _compared(column, pa.scalar(value, column.type))[1]
     return compare(column, value)[1]
-
-
-def equal_alike(column: Values, value: Bound) -> Mask:
-    """Which values are equal to a bound under every collation; raises as `compare`."""
-    return equal_bytes(column, value) if value is None else compare(column, value)[1]
 
 
 def _in_any_zone(wall_clock: datetime) -> Between:

@@ -1,12 +1,13 @@
 """Parses and evaluates the expression that partitions a table, exactly as TiDB does (`pkg/expression`).
 
-It is a column, a constant, or functions of these; partitions have no other here.
+It is a column, a constant, or functions of these; partitions have no other here. What has another form, or whose exact
+value is not known, raises `Inexact`.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
@@ -33,18 +34,6 @@ class Inexact(Exception):
     """Which partition a row is in cannot be determined exactly; the text says why, and holds no value of a row."""
 
 
-class Number(NamedTuple):
-    """A whole number."""
-
-    value: int
-
-
-class StringLiteral(NamedTuple):
-    """A string."""
-
-    value: str
-
-
 class Name(NamedTuple):
     """A column."""
 
@@ -59,7 +48,8 @@ class Call:
     arguments: tuple[Node, ...]
 
 
-Node: TypeAlias = Number | StringLiteral | Name | Call
+Node: TypeAlias = int | str | Name | Call
+"""An expression; whole numbers and strings are those of Python."""
 
 T = TypeVar("T")
 
@@ -68,34 +58,21 @@ _CHARSET = re.compile(r"(?<![\w`])_(?!(?:utf8mb4|utf8|ascii)\b)\w+\s*'", re.IGNO
 
 
 def parse(text: str) -> Node:
-    """The tree of an expression in SQL: names in backticks or bare, quote and backslash doubled in strings.
-
-    Raises:
-        Inexact: It is not of a form that is known.
-    """
+    """The tree of an expression in SQL: names in backticks or bare, quote and backslash doubled in strings."""
     return _whole(text, _term)
 
 
 def parse_names(text: str) -> tuple[str, ...]:
-    """Names of a column list.
-
-    Raises:
-        Inexact: It is no list of names.
-    """
+    """Names of a column list."""
     return _whole(text, Tokens.names)
 
 
 def columns_of(node: Node) -> tuple[str, ...]:
     """Columns of an expression, each once."""
-    return tuple(dict.fromkeys(_columns(node)))
-
-
-def _columns(node: Node) -> Iterator[str]:
     if isinstance(node, Name):
-        yield node.name
-    elif isinstance(node, Call):
-        for argument in node.arguments:
-            yield from _columns(argument)
+        return (node.name,)
+    arguments = node.arguments if isinstance(node, Call) else ()
+    return tuple(dict.fromkeys(name for argument in arguments for name in columns_of(argument)))
 
 
 def _whole(text: str, read: Callable[[Tokens], T]) -> T:
@@ -116,26 +93,20 @@ def _term(tokens: Tokens) -> Node:
         tokens.expect(")")
         return node
     if tokens.skip("-"):
-        return Number(-tokens.integer())
+        return -tokens.integer()
     if tokens.next.kind == NUMBER:
-        return Number(tokens.integer())
+        return tokens.integer()
     if tokens.next.kind == STRING:
-        return StringLiteral(tokens.string())
+        return tokens.string()
     is_function, name = tokens.next.kind == WORD and tokens.ahead(1).is_("("), tokens.name()
     return Call(name.upper(), tuple(tokens.listed_in_group(_term, ""))) if is_function else Name(name)
 
 
 def moment(text: str) -> datetime:
-    """A date or date and time as it stands in SQL.
-
-    Raises:
-        Inexact: It is written in another way, or no such day exists.
-    """
-    try:
+    """A date or date and time as it stands in SQL."""
+    with suppress(ValueError):
         if _MOMENT.fullmatch(text):
             return datetime.fromisoformat(text)
-    except ValueError:
-        pass
     raise Inexact("a date is not written as YYYY-MM-DD with or without hh:mm:ss")
 
 
@@ -144,9 +115,6 @@ def evaluate(node: Node, rows: pa.Table) -> Values:
     column.
 
     The columns of the rows have the names that the expression uses.
-
-    Raises:
-        Inexact: A function or an argument whose exact value is not known.
     """
     try:
         return _value(node, rows)
@@ -155,13 +123,9 @@ def evaluate(node: Node, rows: pa.Table) -> Values:
 
 
 def constant(node: Node) -> int:
-    """The whole number that an expression without columns is.
-
-    Raises:
-        Inexact: It is none, or depends on a session.
-    """
-    if isinstance(node, Number):
-        return node.value
+    """The whole number that an expression without columns is."""
+    if isinstance(node, int):
+        return node
     value = evaluate(node, pa.table({"": pa.nulls(1)}))[0].as_py()
     if not isinstance(value, int):
         raise Inexact("a bound of a partition is no whole number")
@@ -183,8 +147,8 @@ def _value(node: Node, rows: pa.Table) -> Values:
 
 def _moments(node: Node, rows: pa.Table) -> Values:
     """Dates and times of an argument, without a zone."""
-    if isinstance(node, StringLiteral):
-        return repeated(pa.scalar(moment(node.value), pa.timestamp("us")), rows.num_rows)
+    if isinstance(node, str):
+        return repeated(pa.scalar(moment(node), pa.timestamp("us")), rows.num_rows)
     values = _value(node, rows)
     if pa.types.is_date(values.type) or (pa.types.is_timestamp(values.type) and values.type.tz is None):
         return values.cast(pa.timestamp("us"))

@@ -9,25 +9,25 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import TypeAlias
 
 import numpy as np
 import pyarrow as pa
 
-from applier.changefeed.table import Column, Partition, Partitioning, TableVersion, fold
+from applier.changefeed.table import Column, Partitioning, TableVersion, fold
 from applier.changefeed.types import DATE_TYPES
 from applier.errors import RELOAD, SchemaChangeRefused
-from applier.sink.tidb_partitions.bounds import Bound, Mask, bound_of, column_bound, compare, equal_alike, equal_bytes
-from applier.sink.tidb_partitions.expression import (
-    Inexact,
-    StringLiteral,
-    Values,
-    columns_of,
-    constant,
-    evaluate,
-    parse,
-    parse_names,
+from applier.sink.tidb_partitions.bounds import (
+    Bound,
+    Mask,
+    column_bound,
+    compare,
+    equal_bytes,
+    list_value,
+    range_bound,
 )
+from applier.sink.tidb_partitions.expression import Inexact, Values, columns_of, evaluate, parse, parse_names
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +42,13 @@ class PartitionRows:
     predicate: Callable[[pa.Table], pa.BooleanArray]
 
 
+Rule: TypeAlias = "Callable[[pa.Table], Mask]"
+"""Decides which rows are in one of the wanted partitions; the columns have the names of the expression."""
+
+Row: TypeAlias = tuple[Bound, ...]
+"""A bound, or a listed value, for each column by which a table is partitioned, or for its expression."""
+
+
 def rows_of(version: TableVersion, partitioning: Partitioning | None, names: Sequence[str]) -> PartitionRows:
     """Find the rows of some partitions, named in any letters, of a table as it is partitioned before the statement.
 
@@ -51,27 +58,21 @@ def rows_of(version: TableVersion, partitioning: Partitioning | None, names: Seq
         SchemaChangeRefused: They cannot be determined exactly; says why.
     """
     try:
-        rule, node_columns = _rule(version, partitioning, names)
-        columns = tuple(_spelt(version, name) for name in node_columns)
+        rule, columns = _rule(version, partitioning, names)
     except Inexact as error:
         raise _refused(version, names, error) from None
 
     def predicate(rows: pa.Table) -> pa.BooleanArray:
         try:
-            for column in columns:
+            for column in columns.values():
                 _check_values(column, rows[column.name])
-            aliased = pa.table([rows[column.name] for column in columns], names=list(node_columns))
-            return pa.array(rule(aliased), pa.bool_())
+            return pa.array(rule(pa.table({name: rows[column.name] for name, column in columns.items()})), pa.bool_())
         except Inexact as error:
             raise _refused(version, names, error) from None
         except pa.ArrowException:
             raise _refused(version, names, Inexact("a value is out of the range of its partitioning")) from None
 
-    return PartitionRows(tuple(column.name for column in columns), predicate)
-
-
-Rule: TypeAlias = "Callable[[pa.Table], Mask]"
-"""Decides which rows are in one of the wanted partitions; the columns have the names of the expression."""
+    return PartitionRows(tuple(column.name for column in columns.values()), predicate)
 
 
 def _refused(version: TableVersion, names: Sequence[str], error: Inexact) -> SchemaChangeRefused:
@@ -106,7 +107,8 @@ def _check_values(column: Column, values: Values) -> None:
 
 def _rule(
     version: TableVersion, partitioning: Partitioning | None, names: Sequence[str]
-) -> tuple[Rule, tuple[str, ...]]:
+) -> tuple[Rule, dict[str, Column]]:
+    """The rule, and the columns that it looks at, by the names that the expression gives them."""
     if partitioning is None:
         raise Inexact("no statement of the feed shows how it is partitioned")
     wanted, text = _wanted(partitioning, names), partitioning.expression
@@ -114,31 +116,55 @@ def _rule(
     if method not in ("range", "list"):
         raise Inexact(f"it is partitioned by {method.upper()}, which is not computed here")
     node = None if is_by_columns else parse(text)
-    by = parse_names(text) if node is None else columns_of(node)
-    columns = [_spelt(version, name) for name in by] if node is None else None
+    columns = {name: _spelt(version, name) for name in (parse_names(text) if node is None else columns_of(node))}
+    readers: list[Callable[[str], Bound]] = [range_bound if method == "range" else list_value]
+    if node is None:
+        readers = [partial(column_bound, column=column) for column in columns.values()]
 
     def values(rows: pa.Table) -> Sequence[Values]:
         return rows.columns if node is None else [evaluate(node, rows)]
 
     if method == "range":
-        uppers = [_range_bound(partition, columns) for partition in partitioning.partitions]
-        return lambda rows: _in_range(values(rows), uppers, wanted), by
-    listed = [_listed(partition, columns) for partition in partitioning.partitions]
-    return lambda rows: _in_list(values(rows), listed, wanted), by
+        uppers = _uppers(partitioning, readers)
+        return lambda rows: _in_range(values(rows), uppers, wanted), columns
+    listed = _listed(partitioning, readers)
+    default = next((place for place, part in enumerate(partitioning.partitions) if _DEFAULT in part.values), None)
+    return lambda rows: _in_list(values(rows), listed, default, wanted), columns
 
 
-def _range_bound(partition: Partition, columns: Sequence[Column] | None) -> tuple[Bound, ...]:
-    if columns is None:
-        return (bound_of(partition),)
-    texts = partition.bound
-    if texts == ("MAXVALUE",):
-        texts *= len(columns)
-    if len(texts) != len(columns):
-        raise Inexact(f"the bound of partition {partition.name} is not known")
-    return tuple(column_bound(text, column) for text, column in zip(texts, columns, strict=True))
+_MAXVALUE, _DEFAULT = ("MAXVALUE",), ("DEFAULT",)
 
 
-def _in_range(columns: Sequence[Values], uppers: Sequence[tuple[Bound, ...]], wanted: Sequence[int]) -> Mask:
+def _uppers(partitioning: Partitioning, readers: Sequence[Callable[[str], Bound]]) -> list[Row]:
+    """The upper bound of each partition."""
+    return [
+        _row(
+            part.bound * (len(readers) if part.bound == _MAXVALUE else 1),
+            readers,
+            f"the bound of partition {part.name} is not known",
+        )
+        for part in partitioning.partitions
+    ]
+
+
+def _listed(partitioning: Partitioning, readers: Sequence[Callable[[str], Bound]]) -> list[list[Row]]:
+    """The values of each partition; none of one that is only the default."""
+    if unknown := [part.name for part in partitioning.partitions if not part.values]:
+        raise Inexact(f"the values of partition {unknown[0]} are not known")
+    unclear = "a row of values has another number of columns than the list"
+    return [
+        [_row(values, readers, unclear) for values in part.values if values != _DEFAULT]
+        for part in partitioning.partitions
+    ]
+
+
+def _row(texts: Sequence[str | None], readers: Sequence[Callable[[str], Bound]], unclear: str) -> Row:
+    if len(texts) != len(readers):
+        raise Inexact(unclear)
+    return tuple(None if text is None else read(text) for text, read in zip(texts, readers, strict=True))
+
+
+def _in_range(columns: Sequence[Values], uppers: Sequence[Row], wanted: Sequence[int]) -> Mask:
     """Rows between the upper bound of the partition before and that of the partition; NULL is below everything."""
     if _reaches(columns, uppers[-1]).any():
         raise Inexact("some rows are in none of its partitions")
@@ -149,7 +175,7 @@ def _in_range(columns: Sequence[Values], uppers: Sequence[tuple[Bound, ...]], wa
     return inside
 
 
-def _reaches(columns: Sequence[Values], bounds: tuple[Bound, ...]) -> Mask:
+def _reaches(columns: Sequence[Values], bounds: Row) -> Mask:
     """Rows that are not below a bound, compared column by column."""
     reached = np.ones(len(columns[0]), bool)
     for column, bound in reversed(list(zip(columns, bounds, strict=True))):
@@ -158,64 +184,27 @@ def _reaches(columns: Sequence[Values], bounds: tuple[Bound, ...]) -> Mask:
     return reached
 
 
-_DEFAULT = ("DEFAULT",)
-
-
-@dataclass(frozen=True, slots=True)
-class _Listed:
-    rows: list[tuple[Bound, ...]]
-    is_default: bool
-
-
-def _listed(partition: Partition, columns: Sequence[Column] | None) -> _Listed:
-    if not partition.values:
-        raise Inexact(f"the values of partition {partition.name} are not known")
-    rows = [_list_row(row, columns) for row in partition.values if row != _DEFAULT]
-    return _Listed(rows, is_default=_DEFAULT in partition.values)
-
-
-def _list_row(row: Sequence[str | None], columns: Sequence[Column] | None) -> tuple[Bound, ...]:
-    if columns is None:
-        return tuple(None if text is None else _whole(text) for text in row)
-    if len(row) != len(columns):
-        raise Inexact("a row of values has another number of columns than the list")
-    return tuple(
-        None if text is None else column_bound(text, column) for text, column in zip(row, columns, strict=True)
-    )
-
-
-def _whole(text: str) -> int:
-    node = parse(text)
-    if isinstance(node, StringLiteral):
-        raise Inexact("a value of a list is no whole number")
-    return constant(node)
-
-
-def _in_list(columns: Sequence[Values], listed: Sequence[_Listed], wanted: Sequence[int]) -> Mask:
+def _in_list(
+    columns: Sequence[Values], listed: Sequence[Sequence[Row]], default: int | None, wanted: Sequence[int]
+) -> Mask:
     """Rows that equal one of the listed; those that equal none are in the default partition."""
     found, inside = np.zeros(len(columns[0]), bool), np.zeros(len(columns[0]), bool)
-    for place, partition in enumerate(listed):
-        for row in partition.rows:
-            equal = _equal(columns, row, equal_bytes)
+    for place, rows in enumerate(listed):
+        for row in rows:
+            equal = np.logical_and.reduce([equal_bytes(*pair) for pair in zip(columns, row, strict=True)])
             found |= equal
             if place in wanted:
                 inside |= equal
-    default = next((place for place, partition in enumerate(listed) if partition.is_default), None)
     if default is None and not found.all():
         raise Inexact("some rows are in none of its partitions")
     _refuse_likeness([column.filter(pa.array(~found)) for column in columns], listed)
     return inside | ~found if default in wanted else inside
 
 
-def _equal(columns: Sequence[Values], row: tuple[Bound, ...], equals: Callable[[Values, Bound], Mask]) -> Mask:
-    mask: Mask = np.logical_and.reduce([equals(*pair) for pair in zip(columns, row, strict=True)])
-    return mask
-
-
-def _refuse_likeness(rest: Sequence[Values], listed: Sequence[_Listed]) -> None:
+def _refuse_likeness(rest: Sequence[Values], listed: Sequence[Sequence[Row]]) -> None:
     """Rows of the default partition must not equal a listed one under any collation."""
     if len(rest[0]) == 0:
         return
-    for partition in listed:
-        for row in partition.rows:
-            _equal(rest, row, equal_alike)
+    for row in (row for rows in listed for row in rows):
+        for pair in zip(rest, row, strict=True):
+            compare(*pair)

@@ -21,6 +21,7 @@ from applier.sink.evolve.steps import ConvertField
 from applier.sink.format.types import Array, by_value
 
 Cast: TypeAlias = "Callable[[Array, ConvertField], Array]"
+"""Casts the values of a column; a ValueError, or one of Arrow, means that a value does not fit."""
 
 FAMILIES = {
     **dict.fromkeys(INTEGERS, "int"),
@@ -131,10 +132,7 @@ def _same(values: Array, _: ConvertField) -> Array:
 def _to_enum(values: Array, step: ConvertField) -> Array:
     """Labels of the new enum: the old ones where they are still among them.
 
-    A label in different case, or one that is gone, is left to TiDB, as the collation decides.
-
-    Raises:
-        KeyError: A label is not among the new ones.
+    A label in different case, or one that is gone, raises KeyError: it is left to TiDB, as the collation decides.
     """
     known = {label: label for label in step.new.elements}
     if step.old.name == "enum":
@@ -148,16 +146,6 @@ def _to_set(values: Array, step: ConvertField) -> Array:
     return by_value(
         values, lambda text: ",".join(sorted(set(text.split(",") if text else ()), key=order.__getitem__)), pa.string()
     )
-
-
-def _by_text(read: Cast) -> Cast:
-    """A cast that goes on from the text that TiDB prints of the old values."""
-    return lambda values, step: read(text.text_of(values, step), step)
-
-
-def _by_whole(read: Cast) -> Cast:
-    """A cast that goes on from the whole numbers that the old values are."""
-    return lambda values, step: read(numbers.whole_of(values, step), step)
 
 
 def _keeps_seconds(old: ColumnType, new: ColumnType, *, is_text: bool) -> bool:
@@ -177,13 +165,12 @@ _NUMBERS = ("int", "year", "bit", "decimal", "real", "text")
 _PRINTED = ("int", "year", "decimal", "real", "text", "bytes", "date", "datetime", "time", "enum", "set", "json")
 
 _CASTS: dict[tuple[str, str], Cast] = {
-    **{(old, "int"): _by_whole(numbers.fit_whole) for old in _NUMBERS},
-    **{(old, "bit"): _by_whole(numbers.fit_whole) for old in ("int", "bit")},
+    **{(old, "int"): numbers.to_whole for old in _NUMBERS},
+    **{(old, "bit"): numbers.to_whole for old in ("int", "bit")},
     **{(old, "decimal"): numbers.to_decimal for old in _NUMBERS},
     **{(old, "real"): numbers.to_real for old in _NUMBERS},
-    **{(old, "text"): _by_text(text.fit_text) for old in _PRINTED},
-    **{(old, "bytes"): _by_text(text.fit_bytes) for old in _PRINTED if old != "bytes"},
-    ("bytes", "bytes"): text.fit_bytes,
+    **{(old, "text"): text.to_text for old in _PRINTED},
+    **{(old, "bytes"): text.to_bytes for old in _PRINTED},
     ("year", "year"): _same,
     ("enum", "enum"): _to_enum,
     ("text", "enum"): _to_enum,

@@ -49,12 +49,9 @@ def whole_of(values: Array, step: ConvertField) -> Array:
     return by_value(values, _whole, _WHOLE)
 
 
-def fit_whole(numbers: Array, step: ConvertField) -> Array:
-    """Numbers within the new type's range, in its Arrow type.
-
-    Raises:
-        ValueError: A number is out of range.
-    """
+def to_whole(values: Array, step: ConvertField) -> Array:
+    """Whole numbers within the new type's range, in its Arrow type."""
+    numbers = whole_of(values, step)
     lowest, highest = (0, 1) if pa.types.is_boolean(step.new_arrow) else bounds(step.new)
     found: Any = pc.min_max(numbers).as_py()
     if found["min"] is not None and not (lowest <= found["min"] and found["max"] <= highest):

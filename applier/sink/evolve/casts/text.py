@@ -10,25 +10,18 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from applier.changefeed.table import ColumnType
+from applier.changefeed.types import BINARIES
+from applier.ddl.parse_types import SIZES
 from applier.sink.evolve.steps import ConvertField
 from applier.sink.format.types import Array, by_value
 
-BYTES = {
-    **dict.fromkeys(("tinytext", "tinyblob"), (1 << 8) - 1),
-    **dict.fromkeys(("text", "blob"), (1 << 16) - 1),
-    **dict.fromkeys(("mediumtext", "mediumblob"), (1 << 24) - 1),
-    **dict.fromkeys(("longtext", "longblob"), (1 << 32) - 1),
-}
+BYTES = {f"{size}{family}": count for size, count in SIZES.items() for family in ("text", "blob")}
 """Bytes that the text and blob types hold."""
 
 
 def text_of(values: Array, step: ConvertField) -> Array:
     """Text that TiDB prints (`Datum.convertToString`)."""
     kind = values.type
-    if pa.types.is_string(kind):
-        return values
-    if pa.types.is_binary(kind):
-        return values.cast(pa.string())
     if pa.types.is_boolean(kind):
         return values.cast(pa.int32()).cast(pa.string())
     if pa.types.is_floating(kind):
@@ -40,12 +33,12 @@ def text_of(values: Array, step: ConvertField) -> Array:
     return values.cast(pa.string())
 
 
-def fit_text(texts: Array, step: ConvertField) -> Array:
-    """Texts for a text column. CHAR drops spaces at the end; VARCHAR drops them where they are too many.
+def to_text(values: Array, step: ConvertField) -> Array:
+    """Texts for a text column, as TiDB prints the values.
 
-    Raises:
-        ValueError: A text is too long.
+    CHAR drops spaces at the end; VARCHAR drops them where they are too many.
     """
+    texts = text_of(values, step)
     if step.new.name == "char":
         texts = pc.utf8_rtrim(texts, " ")
     if step.new.name not in ("char", "varchar"):
@@ -60,13 +53,9 @@ def fit_text(texts: Array, step: ConvertField) -> Array:
     return cut  # type: ignore[no-any-return]
 
 
-def fit_bytes(values: Array, step: ConvertField) -> Array:
-    """Bytes for a binary column; BINARY is filled up with zero bytes.
-
-    Raises:
-        ValueError: A value is too long.
-    """
-    raw = values.cast(pa.binary())
+def to_bytes(values: Array, step: ConvertField) -> Array:
+    """Bytes for a binary column, of what is no bytes those that TiDB prints; BINARY is filled up with zero bytes."""
+    raw = (values if step.old.name in BINARIES else text_of(values, step)).cast(pa.binary())
     limit = step.new.length if step.new.name in ("binary", "varbinary") else BYTES[step.new.name]
     if limit is None:
         return raw

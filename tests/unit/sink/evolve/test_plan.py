@@ -14,7 +14,7 @@ from applier.ddl import actions as ddl
 from applier.ddl.actions import Action
 from applier.errors import RELOAD
 from applier.sink.evolve.column_mapping import moves
-from applier.sink.evolve.plan import Evolution, Refusal, plan
+from applier.sink.evolve.plan import Evolution, plan
 from applier.sink.evolve.steps import (
     AddField,
     ConvertField,
@@ -24,6 +24,7 @@ from applier.sink.evolve.steps import (
     EvolutionStep,
     MoveField,
     PromoteField,
+    Refusal,
     RelaxField,
     RenameField,
     SetKey,

@@ -13,7 +13,7 @@ import pytest
 from applier.changefeed.table import ColumnType as T
 from applier.config.table_layout import PartitionField, sort_fields
 from applier.errors import TableMismatch
-from applier.sink.evolve.resolve import KEY, Resolution, TableBefore, resolve
+from applier.sink.evolve.resolve import KEY, Resolution, TableBefore
 from applier.sink.evolve.rewrite import LiveRows, ValueSource
 from applier.sink.evolve.steps import (
     AddField,
@@ -75,7 +75,7 @@ BEFORE = TableBefore("lake.shop.orders", 3, COLUMNS, {2: "how many"})
 
 def resolved(*steps: EvolutionStep, before: TableBefore = BEFORE, rows: Rows = Rows()) -> Resolution:
     """The steps on the table."""
-    return resolve(before, steps, cast("LiveRows", rows))
+    return Resolution(before, steps, cast("LiveRows", rows))
 
 
 def test_metadata_is_enough_for_what_iceberg_can_express() -> None:
@@ -138,7 +138,8 @@ def test_a_default_that_iceberg_does_not_keep_is_written(version: int, default: 
     assert isinstance(added, AddField)
     assert added.default.is_valid is is_kept
     assert found.rewrites is not is_kept
-    assert found.constants == {"c": default}
+    made = replace(schema({"c": default.type}).fields[0], id=9)
+    assert found.sources(replace(COLUMNS, fields=(made,))) == [ValueSource(made, constant=default)]
 
 
 def test_values_come_from_where_they_were() -> None:
