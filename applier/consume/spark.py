@@ -42,10 +42,10 @@ _USUAL = {
     # How long a broker may wait for more to come. A window ends where the topic did, so what comes later is not read;
     # but a consumer that asked for it at the end of one step cannot read again, in the next, before it is answered:
     # with Kafka's 500 ms each step that reads held rows again took a second longer.
-    "kafka.fetch.max.wait.ms": "5",
+    "fetch.max.wait.ms": "5",
     # What the system may hold of a connection, as it sees fit: with Kafka's 64 KiB a broker waits while messages are
     # taken out of what came, and each gigabyte is read in sixteen thousand pieces.
-    "kafka.receive.buffer.bytes": "-1",
+    "receive.buffer.bytes": "-1",
 }
 """Options of Kafka's clients where the configuration does not set them."""
 
@@ -101,15 +101,15 @@ class KafkaTopics:
 
     def __init__(self, jvm: Any, section: SourceSection, group: str, seconds: float | None = None) -> None:
         kafka = cast("KafkaSection", section.kafka)
-        self._options = {"kafka.group.id": group, **_USUAL, **kafka.options}
-        self._servers = self._options.get("kafka.bootstrap.servers", "")
+        given = {key.removeprefix("kafka."): value for key, value in kafka.options.items()}
+        self._options = {"group.id": group, **_USUAL, **given}
+        self._servers = self._options.get("bootstrap.servers", "")
         self._was_reached = False
         self._topics = kafka.topics
         self._pattern = kafka.topic_pattern
-        self._own = {key.removeprefix("kafka."): value for key, value in self._options.items()}
         limits = {} if seconds is None else {"timeout_ms": int(seconds * 1000)}
-        self._admin = KafkaAdmin(jvm, self._own, **limits)
-        self._look_ups = KafkaClient(jvm, {FETCH_SIZE: str(_LOOK_BYTES), **self._own}, section.bytes_per_step)
+        self._admin = KafkaAdmin(jvm, self._options, **limits)
+        self._look_ups = KafkaClient(jvm, {FETCH_SIZE: str(_LOOK_BYTES), **self._options}, section.bytes_per_step)
 
     def bounds(self) -> Mapping[TopicPartition, OffsetRange]:
         """See `Source`."""
@@ -217,7 +217,7 @@ class KafkaSource(KafkaTopics):
         jvm = spark._jvm  # noqa: SLF001 - the one way to Kafka's clients in Spark's JVM
         super().__init__(jvm, section, group)
         self._spark = spark
-        self._client = KafkaClient(jvm, self._own, section.bytes_per_step)
+        self._client = KafkaClient(jvm, self._options, section.bytes_per_step)
 
     def read(self, window: Window) -> Messages:
         """See `Source`."""
@@ -231,7 +231,7 @@ class KafkaSource(KafkaTopics):
     def blocks(self, window: Window, limits: Limits, slots: int) -> Blocks:
         """See `Source`."""
         parts = readings(window, limits.at_once, slots, limits.unsplit)
-        return Blocks(topic_blocks(self._spark, parts, self._own, limits.at_once), in_blocks)
+        return Blocks(topic_blocks(self._spark, parts, self._options, limits.at_once), in_blocks)
 
     def close(self) -> None:
         """End the connections to the brokers."""
