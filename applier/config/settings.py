@@ -19,8 +19,7 @@ from applier.config.changefeed import ChangefeedSection
 from applier.config.own_namespaces import without_own
 from applier.config.readers import Reader, with_format
 from applier.config.reading.paths import of_file, sqlite_file
-from applier.config.reading.places import lines_of
-from applier.config.reading.problems import Problems, note_unknown, validated, with_known_keys
+from applier.config.reading.problems import Problems, lines_of, note_unknown, validated, with_known_keys
 from applier.config.registry import RegistrySection
 from applier.config.section import Section, nearest, refuse
 from applier.config.source import SourceSection, dotted

@@ -150,17 +150,17 @@ def stop_signals(seconds: float = STOP_SECONDS, unfinished: str = "") -> Iterato
         STOPPING.ask(seconds)
 
     wanted = [number for number in _SIGNALS if signal.getsignal(number) is not signal.SIG_IGN]
-    previous = {number: signal.signal(number, ask) for number in wanted}
-    told = sys.unraisablehook
-    # Where Python lets no error pass, as in what it does around a fork, the next wait ends instead.
-    sys.unraisablehook = lambda found: None if found.exc_type is StopRequested else told(found)
-    try:
-        yield STOPPING.event
-    finally:
-        STOPPING.end()
-        sys.unraisablehook = told
-        for number, handler in previous.items():
-            signal.signal(number, handler)
+    with kept_handlers():
+        for number in wanted:
+            signal.signal(number, ask)
+        told = sys.unraisablehook
+        # Where Python lets no error pass, as in what it does around a fork, the next wait ends instead.
+        sys.unraisablehook = lambda found: None if found.exc_type is StopRequested else told(found)
+        try:
+            yield STOPPING.event
+        finally:
+            STOPPING.end()
+            sys.unraisablehook = told
 
 
 @contextmanager
