@@ -22,8 +22,7 @@ from applier.config.source import KafkaSection, SourceSection
 from applier.consume.archive import Archive, in_windows, partitions
 from applier.consume.kafka.addresses import refuse_unreachable
 from applier.consume.kafka.admin import KafkaAdmin
-from applier.consume.kafka.client import KafkaClient, KafkaSilentError
-from applier.consume.kafka.forward_consumer import FETCH_SIZE
+from applier.consume.kafka.client import FETCH_SIZE, KafkaClient, KafkaSilentError
 from applier.consume.kafka.spark import in_blocks, topic_blocks
 from applier.consume.source import Blocks
 from applier.consume.tasks.plan import readings
