@@ -339,13 +339,11 @@ def _notes(
 
 
 def _ddl(item: SchemaDecision, since: int) -> DdlReport:
-    place = item.commit_ts, iso_of(item.commit_ts) or "", item.subject
-    return DdlReport(*place, item.kind, item.word(since), item.because, item.sql, _instant(item.decided_at))
+    place, decided = (item.commit_ts, iso_of(item.commit_ts) or "", item.subject), item.decided_at
+    said = item.kind, item.word(since), item.because, item.sql
+    return DdlReport(*place, *said, decided.isoformat(timespec="milliseconds"))
 
 
 def _letter(item: DeadLetter) -> LetterReport:
-    return LetterReport(item.topic, item.partition, item.offset, item.error, item.step, _instant(item.buried_at))
-
-
-def _instant(value: datetime) -> str:
-    return value.isoformat(timespec="milliseconds")
+    buried = item.buried_at.isoformat(timespec="milliseconds")
+    return LetterReport(item.topic, item.partition, item.offset, item.error, item.step, buried)
