@@ -58,10 +58,9 @@ class Runner:
         return 2 * self._tasks.slots if self.places.has_tasks and self.source.parts_partitions else 1
 
     def placement(self, window: Window, size: float, most: int, behind: int) -> Placement:
-        """Where a window is decoded; processes that were not needed for a while end.
+        """Where a window is decoded, as `Places.of_window`; so many messages wait in its partitions `behind` it.
 
-        Its messages have `size` bytes, if they are as the last ones were, a step may read `most` bytes, and so many
-        messages wait in its partitions `behind` it.
+        Processes that were not needed for a while end.
         """
         self._pool.tend()
         waiting = window.messages + behind

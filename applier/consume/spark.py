@@ -109,6 +109,7 @@ class KafkaTopics:
         limits = {} if seconds is None else {"timeout_ms": int(seconds * 1000)}
         self._admin = KafkaAdmin(jvm, self._options, **limits)
         self._look_ups = KafkaClient(jvm, {FETCH_SIZE: str(_LOOK_BYTES), **self._options}, section.bytes_per_step)
+        self._clients: list[KafkaAdmin | KafkaClient] = [self._look_ups, self._admin]
 
     def bounds(self) -> Mapping[TopicPartition, OffsetRange]:
         """See `Source`."""
@@ -132,10 +133,9 @@ class KafkaTopics:
 
     def close(self) -> None:
         """End the connections to the brokers."""
-        # Where the JVM is gone, they are.
-        with suppress(Py4JError):
-            self._look_ups.close()
-            self._admin.close()
+        for client in self._clients:
+            with suppress(Py4JError):  # Where the JVM is gone, they are.
+                client.close()
 
     def _names(self) -> Sequence[str]:
         return self._admin.matching(self._pattern) if self._pattern else self._topics
@@ -217,6 +217,7 @@ class KafkaSource(KafkaTopics):
         super().__init__(jvm, section, group)
         self._spark = spark
         self._client = KafkaClient(jvm, self._options, section.bytes_per_step)
+        self._clients.append(self._client)
 
     def read(self, window: Window) -> Messages:
         """See `Source`."""
@@ -231,13 +232,6 @@ class KafkaSource(KafkaTopics):
         """See `Source`."""
         parts = readings(window, limits.at_once, slots, limits.unsplit)
         return Blocks(topic_blocks(self._spark, parts, self._options, limits.at_once), in_blocks)
-
-    def close(self) -> None:
-        """End the connections to the brokers."""
-        # Where the JVM is gone, they are.
-        with suppress(Py4JError):
-            self._client.close()
-        super().close()
 
 
 def places(spark: SparkSession, engine: str) -> Places:

@@ -100,9 +100,7 @@ def logger() -> Any:
 class Guard:
     """Lets no failure leave a block, and logs the first of several in a row by its kind: a text may hold an address.
 
-    Args:
-        event: What is logged.
-        told: Errors whose text is logged, too.
+    Of errors that are `told` the text is logged.
     """
 
     def __init__(self, event: str, told: tuple[type[Exception], ...] = ()) -> None:
