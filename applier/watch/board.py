@@ -11,7 +11,6 @@ from dataclasses import dataclass, field
 from typing import cast
 
 from applier import wording
-from applier.changefeed.fate import Fate
 from applier.config.settings import Config
 from applier.errors import ApplierError
 from applier.pipeline.state import State
@@ -26,8 +25,8 @@ from applier.sink.write.table_writer import TableWriter
 from applier.watch.compose import Facts, compose, empty
 from applier.watch.history import History
 from applier.watch.metrics import Exposition
-from applier.watch.progress import TableHead, step_progress, table_progress
-from applier.watch.report import StepProgress, Trouble, View
+from applier.watch.progress import TableHead, table_progress
+from applier.watch.report import StepProgress, Trouble, View, iso
 
 STEPS = 20
 """Steps whose stages are shown."""
@@ -84,9 +83,9 @@ class Board:
             with self._lock:
                 self.history.add(status.now_ms / 1000, status.lag_seconds, status.rows, messages, status.backlog)
                 if step.moved:
-                    counts = {name: getattr(status, name) for name in ("messages", "tables", "backlog")}
-                    counts[Fate.APPLIED] = status.rows
-                    made = step_progress(status.step, status.now_ms, status.resolved_ts, counts, status.seconds)
+                    seconds = {stage: round(spent, 3) for stage, spent in status.seconds.items()}
+                    counts = status.messages, status.rows, status.tables, status.backlog
+                    made = StepProgress(status.step, iso(status.now_ms), status.lag_seconds, *counts, seconds)
                     self._steps.appendleft(made)
             self.metrics.take(pipeline.state, step)
             self._look(pipeline)
