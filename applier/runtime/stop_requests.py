@@ -18,9 +18,6 @@ from types import FrameType
 
 from applier.runtime import terminal
 
-STOP_SECONDS = 60.0
-"""Longest time that a step may go on after a stop request, where the configuration says nothing."""
-
 _RELEASE_SECONDS = 2.0
 """Longest time that is spent on releasing the changefeed when a wait is left."""
 
@@ -135,7 +132,7 @@ STOPPING = Stopping()
 
 
 @contextmanager
-def stop_signals(seconds: float = STOP_SECONDS, unfinished: str = "") -> Iterator[threading.Event]:
+def stop_signals(seconds: float, unfinished: str = "") -> Iterator[threading.Event]:
     """An event that SIGTERM, SIGINT and SIGHUP set; a second signal ends the process as usual.
 
     A step may go on for so many seconds after the first one. Under `nohup` SIGHUP stays ignored. A command that has not

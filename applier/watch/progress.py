@@ -156,14 +156,14 @@ def _progress(step: Checkpoint, after: Checkpoint | None, order: FeedOrder) -> S
     )
 
 
-def explained(report: StatusReport, used: Sequence[PartitionProgress] | None = None) -> str | None:
+def explained(report: StatusReport, used: Sequence[PartitionProgress]) -> str | None:
     """Why the lag is what it is, as one sentence; None where that is unknown. `used` are the partitions that count."""
     if report.holder is None or not (report.steps or used):
         return None
     if report.holder.released:
         return "No applier follows the changefeed now, so the lag grows."
     is_late = report.lag_seconds is None or report.lag_seconds > _BEHIND_SECONDS
-    late = _holding_back(report.partitions if used is None else used) if is_late else None
+    late = _holding_back(used) if is_late else None
     # No step of late is among the newest checkpoints where a watermark stands still for ten minutes.
     if not report.steps or (late is not None and not report.steps[0].backlog):
         return late

@@ -105,7 +105,10 @@ class ForwardConsumer:
         places = self._places if at else {}
         new = java.places(self._jvm, (place for place in starts if place not in places))
         self._places = places | new
-        if self._grow():
+        size = fetch_size(len(self._places))
+        if self.java is None or size != self._fetch_size:
+            self.close()
+            self.java, self._fetch_size = java.consumer(self._jvm, in_bulk(self._options, len(self._places))), size
             at = {}
         self._others = at
         if new or not at:
@@ -127,15 +130,6 @@ class ForwardConsumer:
         if self.java is not None:
             self.java.close(java.duration(self._jvm, java.CLOSE_MS))
         self.java = None
-
-    def _grow(self) -> bool:
-        """Make sure that the consumer fits so many partitions; True if it is a new one."""
-        size = fetch_size(len(self._places))
-        if self.java is not None and size == self._fetch_size:
-            return False
-        self.close()
-        self.java, self._fetch_size = java.consumer(self._jvm, in_bulk(self._options, len(self._places))), size
-        return True
 
 
 def in_bulk(options: Mapping[str, str], partitions: int, records: int = _MOST_RECORDS) -> dict[str, str]:
