@@ -54,9 +54,9 @@ class CatalogSection(Section):
     class instead, any text."""
 
     @classmethod
-    def takes(cls, key: str) -> bool:
+    def unknown(cls, key: str, value: Any) -> tuple[str | None, str] | None:
         """See `Section`."""
-        return bool(key)
+        return None if key else super().unknown(key, value)
 
     @model_validator(mode="after")
     def _check(self) -> CatalogSection:
@@ -128,15 +128,11 @@ class TablesSection(Section):
     without any key."""
 
     @classmethod
-    def takes(cls, key: str) -> bool:
+    def unknown(cls, key: str, value: Any) -> tuple[str | None, str] | None:
         """See `Section`; the pattern of a layout has a dot."""
-        return super().takes(key) or "." in key
-
-    @classmethod
-    def instead(cls, key: str, value: Any) -> str:
-        """See `Section`."""
+        found = None if "." in key else super().unknown(key, value)
         is_pattern = isinstance(value, dict)
-        return f'a pattern needs quotes: [tables."{key}.…"]' if is_pattern else super().instead(key, value)
+        return (found[0], f'a pattern needs quotes: [tables."{key}.…"]') if found and is_pattern else found
 
     @classmethod
     def section_of(cls, key: str) -> type[Section] | None:

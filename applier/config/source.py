@@ -93,20 +93,13 @@ class KafkaSection(Section):
     """Java regular expression for the topics, instead of `topics`."""
 
     @classmethod
-    def takes(cls, key: str) -> bool:
-        """See `Section`."""
-        return super().takes(key) or (key.startswith("kafka.") and near_miss(key) is None)
-
-    @classmethod
-    def meant(cls, key: str) -> str | None:
+    def unknown(cls, key: str, value: Any) -> tuple[str | None, str] | None:
         """See `Section`; options of Kafka's clients need their prefix."""
-        name = key.removeprefix("kafka.")
-        return (f"kafka.{name}" if name in _NAMES else near_miss(name)) or super().meant(key)
-
-    @classmethod
-    def instead(cls, key: str, value: Any) -> str:
-        """See `Section`."""
-        return f"{super().instead(key, value)}, and options of Kafka's clients, which begin with `kafka.`"
+        found, option = super().unknown(key, value), near_miss(key)
+        if found is None or (key.startswith("kafka.") and option is None):
+            return None
+        meant = (f"kafka.{key}" if key in _NAMES else option) or found[0]
+        return meant, f"{found[1]}, and options of Kafka's clients, which begin with `kafka.`"
 
     @model_validator(mode="after")
     def _check(self) -> KafkaSection:

@@ -97,9 +97,9 @@ def with_known_keys(raw: Mapping[str, Any], section: type[Section], path: str, p
     known: dict[str, Any] = {}
     for key, value in raw.items():
         name = key
-        if not section.takes(key):
-            meant = section.meant(key)
-            note_unknown(problems, path + key, meant, section.instead(key, value))
+        if unknown := section.unknown(key, value):
+            meant, instead = unknown
+            note_unknown(problems, path + key, meant, instead)
             if meant is None or meant in raw:
                 continue
             problems.rename(path + key, path + meant)
