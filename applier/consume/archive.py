@@ -97,9 +97,7 @@ class Archive:
         """See `Source`."""
         return _messages(self._table(MESSAGE_SCHEMA.names, _inside(window)))
 
-    def read(self, window: Window) -> Messages:
-        """See `Source`."""
-        return self.collect(window)
+    read = collect
 
     def chunks(self, window: Window) -> Iterator[Messages]:
         """See `Source`; a partition at a time."""

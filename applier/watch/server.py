@@ -12,7 +12,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from socketserver import TCPServer
@@ -73,12 +73,12 @@ class Resource:
         self._make = make
         self._until = 0.0
         self._answer = Answer(b"")
-        self._packed: bytes | None = None
+        self._packed: Answer | None = None
         self._guard = Guard("page cannot be made")
         self._lock = threading.Lock()
 
-    def get(self, *, packed: bool) -> tuple[Answer, bytes]:
-        """The answer, and its body as it is sent."""
+    def get(self, *, packed: bool) -> Answer:
+        """The answer as it is sent."""
         with self._lock:
             if (start := time.monotonic()) >= self._until:
                 # The next request must not meet the same failure again.
@@ -88,10 +88,11 @@ class Resource:
                 now = time.monotonic()
                 self._until = now + max(KEPT_SECONDS, _REST * (now - start))
             if not packed:
-                return self._answer, self._answer.body
+                return self._answer
             if self._packed is None:
-                self._packed = gzip.compress(self._answer.body, 1)
-            return self._answer, self._packed
+                body, headers = gzip.compress(self._answer.body, 1), self._answer.headers
+                self._packed = replace(self._answer, body=body, headers={"Content-Encoding": "gzip", **headers})
+            return self._packed
 
 
 @contextmanager
@@ -256,9 +257,7 @@ class _Handler(BaseHTTPRequestHandler):
             known = "\n".join(self.server.resources)
             self._send(Answer(f"There is no such page. Known are:\n{known}\n".encode(), status=HTTPStatus.NOT_FOUND))
         else:
-            is_packed = "gzip" in self.headers.get("Accept-Encoding", "")
-            answer, body = resource.get(packed=is_packed)
-            self._send(answer, body, is_packed=is_packed)
+            self._send(resource.get(packed="gzip" in self.headers.get("Accept-Encoding", "")))
 
     def do_HEAD(self) -> None:
         """Answer without the body."""
@@ -267,16 +266,14 @@ class _Handler(BaseHTTPRequestHandler):
     def log_message(self, format: str, *args: Any) -> None:  # noqa: A002 - the library's name
         """Say nothing: requests are no events of the changefeed."""
 
-    def _send(self, answer: Answer, body: bytes | None = None, *, is_packed: bool = False) -> None:
-        sent = answer.body if body is None else body
+    def _send(self, answer: Answer) -> None:
         self.send_response(answer.status)
-        packed = {"Content-Encoding": "gzip"} if is_packed else {}
-        own = {"Content-Type": answer.kind, "Content-Length": str(len(sent)), "Connection": "close"}
-        for name, value in {**own, **packed, **_HEADERS, **answer.headers}.items():
+        own = {"Content-Type": answer.kind, "Content-Length": str(len(answer.body)), "Connection": "close"}
+        for name, value in {**own, **_HEADERS, **answer.headers}.items():
             self.send_header(name, value)
         self.end_headers()
         if self.command != "HEAD":
-            self.wfile.write(sent)
+            self.wfile.write(answer.body)
 
     def _is_of_this_host(self) -> bool:
         """A page of another site, whose name leads to this machine, must not read what needs no token."""
