@@ -79,9 +79,6 @@ def broken_pattern(pattern: str) -> str | None:
     return None
 
 
-SourceEngine = Literal["auto", "driver", "spark"]
-
-
 class KafkaSection(Section):
     """Kafka, read by its own consumer or by Spark's tasks; every `kafka.*` key goes to the clients as it is."""
 
@@ -143,7 +140,7 @@ class SourceSection(Section):
     """Bytes of one message, as Kafka holds it, in the claim-check storage, and decompressed. A larger one is a bad
     message (`changefeed.on_bad_message`). The default holds a row of TiDB's default limit (6 MiB) with its old values
     in every protocol; raise it with `txn-entry-size-limit`."""
-    engine: SourceEngine = "auto"
+    engine: Literal["auto", "driver", "spark"] = "auto"
     """Messages are decoded in the driver, for a backlog with other processes beside it, or in Spark's tasks, where the
     rows [stay](cluster.md#what-runs-where); `auto` takes tasks for large windows on a cluster."""
     missing_offsets: Literal["stop", "pass"] = "stop"

@@ -83,13 +83,11 @@ def refuse_remade(
             f"Topic {topic} was recreated: its id is {found[topic]}, and {known[topic]} is the one that was read "
             f"up to the checkpoint."
         )
-        raise SourceLost(what, _REMADE_HINT)
-
-
-_REMADE_HINT = (
-    "if it is a mirror that keeps every message at its offset, start once with `applier run -c FILE "
-    "--accept-remade-topics`; else load the tables again and start a changefeed under a new name."
-)
+        hint = (
+            "if it is a mirror that keeps every message at its offset, start once with `applier run -c FILE "
+            "--accept-remade-topics`; else load the tables again and start a changefeed under a new name."
+        )
+        raise SourceLost(what, hint)
 
 
 def missing(window: Window, read: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
@@ -106,14 +104,12 @@ def refuse_missing(window: Window, empty: Mapping[TopicPartition, int]) -> None:
     for place, count in empty.items():
         start, end = window.ranges[place]
         what = f"{count} of the offsets {start} to {end - 1} of {place} hold no message: rows may be lost."
-        raise SourceLost(what, _MISSING_HINT)
-
-
-_MISSING_HINT = (
-    "if the topic is compacted, set its cleanup.policy to delete, load the tables again and start a changefeed under a "
-    "new name; if a producer with transactions wrote it, as some mirrors do, its markers take offsets: set "
-    'source.missing_offsets = "pass".'
-)
+        hint = (
+            "if the topic is compacted, set its cleanup.policy to delete, load the tables again and start a changefeed "
+            "under a new name; if a producer with transactions wrote it, as some mirrors do, its markers take offsets: "
+            'set source.missing_offsets = "pass".'
+        )
+        raise SourceLost(what, hint)
 
 
 def refuse_gaps(changefeed: str, catalog: str, bounds: Mapping[TopicPartition, OffsetRange]) -> None:

@@ -21,8 +21,6 @@ from applier.runtime import terminal
 _RELEASE_SECONDS = 2.0
 """Longest time that is spent on releasing the changefeed when a wait is left."""
 
-_INTERRUPTED = 130
-
 _SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 
 
@@ -119,7 +117,7 @@ class Stopping:
             shutil.rmtree(folder, ignore_errors=True)
         shown = f"{_no_bar()}\x1b[?25h" if _no_bar() else ""  # A progress bar hides the cursor.
         os.write(2, f"{shown}{sentence}\n".encode())
-        os._exit(_INTERRUPTED if self.unfinished else 0)
+        os._exit(130 if self.unfinished else 0)
 
 
 def _no_bar() -> str:

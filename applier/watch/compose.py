@@ -38,7 +38,6 @@ from applier.watch.report import (
 )
 
 _SHOWN = 10
-_TWO = 2
 _GONE = "Table {} is not in the catalog, though the checkpoint lists it."
 
 
@@ -162,7 +161,7 @@ def _pace(report: StatusReport, last: Checkpoint, config: Config, *, is_held: bo
     if report.lag_seconds is None:
         return "catching up" if is_new else ""
     lags = [step.lag_seconds for step in report.steps if step.lag_seconds is not None]
-    gains = is_new if len(lags) < _TWO else lags[0] < lags[-1]
+    gains = is_new if len(lags) < 2 else lags[0] < lags[-1]
     return "catching up" if backlog and gains else ""
 
 

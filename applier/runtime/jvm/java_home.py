@@ -15,15 +15,13 @@ from applier.errors import ConfigError
 SUPPORTED = (17, 21)
 """Releases that both Spark 4.1 and Iceberg 1.12 are built and tested for."""
 
-_SYSTEM_HOMES = Path("/usr/lib/jvm")
-
 _WAY_OUT = (
     "install openjdk-17-jre-headless or openjdk-21-jre-headless (apt), java-21-openjdk-headless (dnf) or openjdk@21 "
     "(brew), or set JAVA_HOME to the folder of one."
 )
 
 
-def find(environment: Mapping[str, str] | None = None, system_homes: Path = _SYSTEM_HOMES) -> Path:
+def find(environment: Mapping[str, str] | None = None, system_homes: Path = Path("/usr/lib/jvm")) -> Path:
     """Return the home directory of Java 17 or 21: JAVA_HOME, then `java` on the PATH, then the system's folder.
 
     Raises:
