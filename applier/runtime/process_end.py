@@ -22,9 +22,10 @@ _WRITERS = ("cli.py", "console.py", "utils.py", "_output.py")
 """Files of applier, Rich, Typer and structlog from which the output is written."""
 
 
-_JVM_GONE = (
-    "Spark's Java process, which applier had started, is gone. Hint: a system that is short of memory ends the largest "
-    "process: give it more, or lower spark.driver.memory; what was applied stays, and a restart goes on from it."
+_JVM_GONE = "Spark's Java process, which applier had started, is gone."
+_JVM_HINT = (
+    "a system that is short of memory ends the largest process: give it more, or lower spark.driver.memory; what was "
+    "applied stays, and a restart goes on from it."
 )
 
 
@@ -49,7 +50,7 @@ def ending_of(error: BaseException) -> Ending:
         # Rich, which has nobody left to print for, ends the process itself.
         return Ending(_CLOSED)
     if _is_of_jvm(error):
-        return Ending(3, _JVM_GONE)
+        return Ending(3, f"{_JVM_GONE} Hint: {_JVM_HINT}")
     if isinstance(error, OSError):
         return _unwritten(error) if _is_of_output(error) else _of_system(error)
     if isinstance(error, MemoryError):
