@@ -7,7 +7,6 @@ import time
 from collections import deque
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
 from typing import cast
 
 from applier import wording
@@ -36,7 +35,6 @@ _READ_SECONDS = 10.0
 nothing is read at once."""
 
 
-@dataclass(slots=True)
 class Board:
     """Takes what each step did, from the thread of the steps, and shows it to any other.
 
@@ -44,27 +42,24 @@ class Board:
     known when the changefeed was taken; None before.
     """
 
-    config: Config
-    found: View | None = field(default=None, init=False)
-    phase: str = field(default="starting", init=False)
-    history: History = field(default_factory=History, init=False)
-    metrics: Exposition = field(init=False)
-    _state: State | None = field(default=None, init=False)
-    _heads: dict[tuple[str, ...], TableHead] = field(default_factory=dict, init=False)
-    _first: dict[tuple[str, ...], int] = field(default_factory=dict, init=False)
-    _known: frozenset[tuple[str, ...]] = field(default_factory=frozenset, init=False)
-    _cut: Mapping[tuple[str, ...], int] = field(default_factory=dict, init=False)
-    _steps: deque[StepProgress] = field(default_factory=lambda: deque(maxlen=STEPS), init=False)
-    _decisions: Sequence[SchemaDecision] = field(default=(), init=False)
-    _letters: Sequence[DeadLetter] = field(default=(), init=False)
-    _read: tuple[int, int] = field(default=(-1, -1), init=False)
-    _read_at: float = field(default=float("-inf"), init=False)
-    _guard: Guard = field(init=False)
-    _lock: threading.Lock = field(default_factory=threading.Lock, init=False)
-
-    def __post_init__(self) -> None:
-        self.metrics = Exposition(self.config, self.view)
+    def __init__(self, config: Config) -> None:
+        self.config = config
+        self.found: View | None = None
+        self.phase = "starting"
+        self.history = History()
+        self.metrics = Exposition(config, self.view)
+        self._state: State | None = None
+        self._heads: dict[tuple[str, ...], TableHead] = {}
+        self._first: dict[tuple[str, ...], int] = {}
+        self._known: frozenset[tuple[str, ...]] = frozenset()
+        self._cut: Mapping[tuple[str, ...], int] = {}
+        self._steps: deque[StepProgress] = deque(maxlen=STEPS)
+        self._decisions: Sequence[SchemaDecision] = ()
+        self._letters: Sequence[DeadLetter] = ()
+        self._read = (-1, -1)
+        self._read_at = float("-inf")
         self._guard = Guard("page is not up to date", (ApplierError,))
+        self._lock = threading.Lock()
 
     def begin(self, pipeline: Pipeline) -> None:
         """The changefeed is held, and its checkpoint is read."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -146,7 +146,6 @@ def fetch_size(partitions: int) -> int:
     return min(_LARGEST_BYTES, max(_SMALLEST_BYTES, share))
 
 
-@dataclass(slots=True)
 class KafkaClient:
     """The consumer of one cluster, with the options of Kafka's clients; `read` may hold `most_bytes` of messages.
 
@@ -155,16 +154,12 @@ class KafkaClient:
     Every method raises Py4JJavaError with what Kafka's client raised.
     """
 
-    jvm: Any
-    options: Mapping[str, str]
-    most_bytes: int = NO_LIMIT
-    _consumer: ForwardConsumer = field(init=False)
-    _file: RecordFile | None = field(default=None, init=False)
-    _overfetch: dict[TopicPartition, Overfetch] = field(default_factory=dict, init=False)
-    _at: dict[TopicPartition, int] = field(default_factory=dict, init=False)
-
-    def __post_init__(self) -> None:
-        self._consumer = ForwardConsumer(self.jvm, self.options)
+    def __init__(self, jvm: Any, options: Mapping[str, str], most_bytes: int = NO_LIMIT) -> None:
+        self.jvm, self.options, self.most_bytes = jvm, options, most_bytes
+        self._consumer = ForwardConsumer(jvm, options)
+        self._file: RecordFile | None = None
+        self._overfetch: dict[TopicPartition, Overfetch] = {}
+        self._at: dict[TopicPartition, int] = {}
 
     def read(self, window: Window) -> Messages:
         """The messages of a window.
