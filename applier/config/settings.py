@@ -7,7 +7,7 @@ import re
 import shlex
 import tomllib
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, get_args
 
 from pydantic import ConfigDict, Field, PrivateAttr, model_validator
 
@@ -40,6 +40,7 @@ CATALOGS = ("jdbc", "rest", "hive", "glue", "hadoop", "nessie", "bigquery")
 
 ZeroDates = Literal["null", "stop", "string"]
 Policy = Literal["apply", "ignore", "stop"]
+UpkeepTask = Literal["compact", "manifests", "expire", "orphans"]
 
 
 class CatalogSection(Section):
@@ -182,12 +183,7 @@ class SinkSection(Section):
 class MaintenanceSection(Section):
     """Upkeep of the tables, between steps."""
 
-    tasks: tuple[Literal["compact", "manifests", "expire", "orphans"], ...] = (
-        "compact",
-        "manifests",
-        "expire",
-        "orphans",
-    )
+    tasks: tuple[UpkeepTask, ...] = get_args(UpkeepTask)
     """What is done: small files and dead rows are compacted, manifests brought together, old snapshots expired, orphan
     files removed. An empty list leaves all of it to you."""
     share: Annotated[float, Field(gt=0, le=1)] = 0.1
