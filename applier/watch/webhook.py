@@ -111,10 +111,8 @@ class Alerts:
             yield self._alert("ddl-refused", view, sentence, way_out=way_out, table=str(item.table), ddl=item)
 
     def _way_past(self, item: SchemaDecision, report: StatusReport) -> str:
-        for table in _parked(report):
-            if table.table == str(item.table) and table.way_out:
-                return table.way_out
-        return wording.way_past_ddl(item.commit_ts, self._config.path)
+        own = (table.way_out for table in _parked(report) if table.table == str(item.table) and table.way_out)
+        return next(own, wording.way_past_ddl(item.commit_ts, self._config.path))
 
     def _alert(
         self,
