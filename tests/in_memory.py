@@ -8,13 +8,13 @@ from contextlib import AbstractContextManager, nullcontext
 from applier.changefeed.message import Messages, TopicPartition
 from applier.changefeed.window import OffsetRange, Window
 from applier.consume.archive import partitions
-from applier.consume.runner import Ran
+from applier.consume.runner import Ran, Runner
 from applier.consume.source import Blocks, KeepingPass, R
 from applier.consume.window_size import Limits
 from applier.runtime.places import Placement, Places, Where
 
 
-class InMemory:
+class InMemory(Runner):
     """A `Source` and a `Runner`; what inherits it has `bounds` and `collect`."""
 
     parts_partitions = True

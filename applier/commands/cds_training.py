@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 from applier.changefeed.message import TopicPartition
 from applier.config.settings import Config
 from applier.consume.kafka import java
-from applier.consume.kafka.forward_consumer import ForwardConsumer
+from applier.consume.kafka.client import ForwardConsumer
 from applier.errors import ApplierError
 from applier.pipeline.build import assembled
 from applier.runtime.jvm import cds_archive, jars

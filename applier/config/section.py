@@ -38,19 +38,13 @@ class Section(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
 
     @classmethod
-    def takes(cls, key: str) -> bool:
-        """Whether the section knows a key, or passes it on."""
-        return key in cls.model_fields
-
-    @classmethod
-    def meant(cls, key: str) -> str | None:
-        """The key that an unknown one probably means."""
-        return nearest(key, cls.model_fields)
-
-    @classmethod
-    def instead(cls, key: str, value: Any) -> str:  # noqa: ARG003 - some sections look at them
-        """What a sentence about an unknown key says where nothing is near."""
-        return f"known keys are {', '.join(cls.model_fields)}"
+    def unknown(cls, key: str, value: Any) -> tuple[str | None, str] | None:  # noqa: ARG003 - some sections look at it
+        """The key that one which the section does not know probably means, and what a sentence about it says where
+        nothing is near; None for a key that it knows, or passes on.
+        """
+        if key in cls.model_fields:
+            return None
+        return nearest(key, cls.model_fields), f"known keys are {', '.join(cls.model_fields)}"
 
     @classmethod
     def section_of(cls, key: str) -> type[Section] | None:

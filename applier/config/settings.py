@@ -7,7 +7,7 @@ import re
 import shlex
 import tomllib
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, get_args
 
 from pydantic import ConfigDict, Field, PrivateAttr, model_validator
 
@@ -19,8 +19,7 @@ from applier.config.changefeed import ChangefeedSection
 from applier.config.own_namespaces import without_own
 from applier.config.readers import Reader, with_format
 from applier.config.reading.paths import of_file, sqlite_file
-from applier.config.reading.places import lines_of
-from applier.config.reading.problems import Problems, note_unknown, validated, with_known_keys
+from applier.config.reading.problems import Problems, lines_of, note_unknown, validated, with_known_keys
 from applier.config.registry import RegistrySection
 from applier.config.section import Section, nearest, refuse
 from applier.config.source import SourceSection, dotted
@@ -41,6 +40,7 @@ CATALOGS = ("jdbc", "rest", "hive", "glue", "hadoop", "nessie", "bigquery")
 
 ZeroDates = Literal["null", "stop", "string"]
 Policy = Literal["apply", "ignore", "stop"]
+UpkeepTask = Literal["compact", "manifests", "expire", "orphans"]
 
 
 class CatalogSection(Section):
@@ -55,9 +55,9 @@ class CatalogSection(Section):
     class instead, any text."""
 
     @classmethod
-    def takes(cls, key: str) -> bool:
+    def unknown(cls, key: str, value: Any) -> tuple[str | None, str] | None:
         """See `Section`."""
-        return bool(key)
+        return None if key else super().unknown(key, value)
 
     @model_validator(mode="after")
     def _check(self) -> CatalogSection:
@@ -129,15 +129,11 @@ class TablesSection(Section):
     without any key."""
 
     @classmethod
-    def takes(cls, key: str) -> bool:
+    def unknown(cls, key: str, value: Any) -> tuple[str | None, str] | None:
         """See `Section`; the pattern of a layout has a dot."""
-        return super().takes(key) or "." in key
-
-    @classmethod
-    def instead(cls, key: str, value: Any) -> str:
-        """See `Section`."""
+        found = None if "." in key else super().unknown(key, value)
         is_pattern = isinstance(value, dict)
-        return f'a pattern needs quotes: [tables."{key}.…"]' if is_pattern else super().instead(key, value)
+        return (found[0], f'a pattern needs quotes: [tables."{key}.…"]') if found and is_pattern else found
 
     @classmethod
     def section_of(cls, key: str) -> type[Section] | None:
@@ -187,12 +183,7 @@ class SinkSection(Section):
 class MaintenanceSection(Section):
     """Upkeep of the tables, beside the steps."""
 
-    tasks: tuple[Literal["compact", "manifests", "expire", "orphans"], ...] = (
-        "compact",
-        "manifests",
-        "expire",
-        "orphans",
-    )
+    tasks: tuple[UpkeepTask, ...] = get_args(UpkeepTask)
     """What is done: small files and dead rows are compacted, manifests brought together, old snapshots expired, orphan
     files removed. An empty list leaves all of it to you."""
     share: Annotated[float, Field(gt=0, le=1)] = 0.1

@@ -79,9 +79,6 @@ def broken_pattern(pattern: str) -> str | None:
     return None
 
 
-SourceEngine = Literal["auto", "driver", "spark"]
-
-
 class KafkaSection(Section):
     """Kafka, read by its own consumer or by Spark's tasks; every `kafka.*` key goes to the clients as it is."""
 
@@ -93,20 +90,13 @@ class KafkaSection(Section):
     """Java regular expression for the topics, instead of `topics`."""
 
     @classmethod
-    def takes(cls, key: str) -> bool:
-        """See `Section`."""
-        return super().takes(key) or (key.startswith("kafka.") and near_miss(key) is None)
-
-    @classmethod
-    def meant(cls, key: str) -> str | None:
+    def unknown(cls, key: str, value: Any) -> tuple[str | None, str] | None:
         """See `Section`; options of Kafka's clients need their prefix."""
-        name = key.removeprefix("kafka.")
-        return (f"kafka.{name}" if name in _NAMES else near_miss(name)) or super().meant(key)
-
-    @classmethod
-    def instead(cls, key: str, value: Any) -> str:
-        """See `Section`."""
-        return f"{super().instead(key, value)}, and options of Kafka's clients, which begin with `kafka.`"
+        found, option = super().unknown(key, value), near_miss(key)
+        if found is None or (key.startswith("kafka.") and option is None):
+            return None
+        meant = (f"kafka.{key}" if key in _NAMES else option) or found[0]
+        return meant, f"{found[1]}, and options of Kafka's clients, which begin with `kafka.`"
 
     @model_validator(mode="after")
     def _check(self) -> KafkaSection:
@@ -150,7 +140,7 @@ class SourceSection(Section):
     """Bytes of one message, as Kafka holds it, in the claim-check storage, and decompressed. A larger one is a bad
     message (`changefeed.on_bad_message`). The default holds a row of TiDB's default limit (6 MiB) with its old values
     in every protocol; raise it with `txn-entry-size-limit`."""
-    engine: SourceEngine = "auto"
+    engine: Literal["auto", "driver", "spark"] = "auto"
     """Messages are decoded in the driver, for a backlog with other processes beside it, or in Spark's tasks, where the
     rows [stay](cluster.md#what-runs-where); `auto` takes tasks for large windows on a cluster."""
     missing_offsets: Literal["stop", "pass"] = "stop"

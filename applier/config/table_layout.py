@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -11,7 +10,7 @@ from dataclasses import dataclass, field
 from pydantic import Field, model_validator
 
 from applier.changefeed.table import fold
-from applier.config.section import Section, refuse
+from applier.config.section import Section, nearest, refuse
 
 _TIMES = ("year", "month", "day", "hour")
 _WIDE = ("bucket", "truncate")
@@ -95,8 +94,8 @@ def _partition_field(text: str) -> PartitionField:
         raise ValueError(msg)
     kind = match[1].lower()
     if kind not in TRANSFORMS:
-        close = difflib.get_close_matches(kind, TRANSFORMS, n=1)
-        hint = f"did you mean {close[0]}?" if close else f"transforms are {', '.join(TRANSFORMS)}"
+        near = nearest(kind, TRANSFORMS)
+        hint = f"did you mean {near}?" if near else f"transforms are {', '.join(TRANSFORMS)}"
         msg = f"partition_by {text!r} has the unknown transform {kind}, {hint}"
         raise ValueError(msg)
     if (kind in _WIDE) != (match[2] is not None) or not 1 <= int(match[2] or 1) <= _WIDEST:

@@ -75,9 +75,9 @@ class Archive:
                     deque(parquet.iter_batches(), maxlen=0)  # The file that cannot be read is named.
             raise
 
-    def bounds(self) -> dict[TopicPartition, OffsetRange]:
-        """See `Source`."""
-        rows = self._table(_PLACES).group_by(_PLACES[:2])
+    def bounds(self, where: pc.Expression | None = None) -> dict[TopicPartition, OffsetRange]:
+        """See `Source`; of some messages alone where an expression says which."""
+        rows = self._table(_PLACES, where).group_by(_PLACES[:2])
         return {
             TopicPartition(row["topic"], row["partition"]): OffsetRange(row["offset_min"], row["offset_max"] + 1)
             for row in rows.aggregate([("offset", "min"), ("offset", "max")]).to_pylist()
@@ -87,19 +87,14 @@ class Archive:
         """See `Source`."""
         moment = pa.scalar(milliseconds * 1000, pa.timestamp("us", tz="UTC"))
         late = pc.field("timestamp").is_null() | (pc.field("timestamp") >= moment)
-        rows = self._table(_PLACES, late).group_by(_PLACES[:2])
-        return {place: span.end for place, span in self.bounds().items()} | {
-            TopicPartition(row["topic"], row["partition"]): row["offset_min"]
-            for row in rows.aggregate([("offset", "min")]).to_pylist()
-        }
+        ends = {place: span.end for place, span in self.bounds().items()}
+        return ends | {place: span.start for place, span in self.bounds(late).items()}
 
     def collect(self, window: Window) -> Messages:
         """See `Source`."""
         return _messages(self._table(MESSAGE_SCHEMA.names, _inside(window)))
 
-    def read(self, window: Window) -> Messages:
-        """See `Source`."""
-        return self.collect(window)
+    read = collect
 
     def chunks(self, window: Window) -> Iterator[Messages]:
         """See `Source`; a partition at a time."""

@@ -77,23 +77,17 @@ def remade(known: Mapping[str, str], found: Mapping[str, str], next_offsets: Map
 def refuse_remade(
     known: Mapping[str, str], found: Mapping[str, str], next_offsets: Mapping[TopicPartition, int]
 ) -> None:
-    """Refuse what `remade` names: the offsets of such a topic count other messages, unless it is a mirror.
-
-    Raises:
-        SourceLost: A topic was recreated.
-    """
+    """Refuse, by SourceLost, what `remade` names: its offsets count other messages, unless it is a mirror."""
     for topic in remade(known, found, next_offsets):
         what = (
             f"Topic {topic} was recreated: its id is {found[topic]}, and {known[topic]} is the one that was read "
             f"up to the checkpoint."
         )
-        raise SourceLost(what, _REMADE_HINT)
-
-
-_REMADE_HINT = (
-    "if it is a mirror that keeps every message at its offset, start once with `applier run -c FILE "
-    "--accept-remade-topics`; else load the tables again and start a changefeed under a new name."
-)
+        hint = (
+            "if it is a mirror that keeps every message at its offset, start once with `applier run -c FILE "
+            "--accept-remade-topics`; else load the tables again and start a changefeed under a new name."
+        )
+        raise SourceLost(what, hint)
 
 
 def missing(window: Window, read: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
@@ -103,31 +97,25 @@ def missing(window: Window, read: Mapping[TopicPartition, int]) -> dict[TopicPar
 
 
 def refuse_missing(window: Window, empty: Mapping[TopicPartition, int]) -> None:
-    """Refuse a window with offsets that hold no message, as `missing` counts them.
+    """Refuse, by SourceLost, a window with offsets that hold no message, as `missing` counts them.
 
     TiCDC gives each offset a message, so rows may be lost.
-
-    Raises:
-        SourceLost: With the partition, its offsets and how many of them are empty.
     """
     for place, count in empty.items():
         start, end = window.ranges[place]
         what = f"{count} of the offsets {start} to {end - 1} of {place} hold no message: rows may be lost."
-        raise SourceLost(what, _MISSING_HINT)
-
-
-_MISSING_HINT = (
-    "if the topic is compacted, set its cleanup.policy to delete, load the tables again and start a changefeed under a "
-    "new name; if a producer with transactions wrote it, as some mirrors do, its markers take offsets: set "
-    'source.missing_offsets = "pass".'
-)
+        hint = (
+            "if the topic is compacted, set its cleanup.policy to delete, load the tables again and start a changefeed "
+            "under a new name; if a producer with transactions wrote it, as some mirrors do, its markers take offsets: "
+            'set source.missing_offsets = "pass".'
+        )
+        raise SourceLost(what, hint)
 
 
 def refuse_gaps(changefeed: str, catalog: str, bounds: Mapping[TopicPartition, OffsetRange]) -> None:
-    """Refuse to read a feed from its beginning, without a checkpoint, if its first messages are gone.
+    """Refuse, by SourceLost, to read a feed from its beginning, without a checkpoint, if its first messages are gone.
 
-    Raises:
-        SourceLost: The first messages of a partition were deleted, so it is unknown whether the tables have them.
+    Whether the tables have them is unknown.
     """
     trimmed = [f"{place} begins at offset {span.start}" for place, span in sorted(bounds.items()) if span.start > 0]
     if trimmed:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from typing import Generic, NamedTuple, Protocol, TypeVar
+from typing import Generic, NamedTuple, TypeVar
 
 from applier.changefeed.message import Messages
 from applier.changefeed.window import Window
@@ -29,34 +29,47 @@ class Ran(NamedTuple, Generic[R]):
     kept: KeptRows | None = None
 
 
-class Runner(Protocol):
-    """Runs row passes over the messages of a source.
+class Runner:
+    """Runs row passes over the messages of a source: in this process, in others of this machine, or in Spark's tasks.
 
-    Attributes:
-        source: What messages there are.
-        places: Decides where rows run.
-        shares: What `source.messages_per_step` allows counts so many times.
+    `places` decides where rows run.
     """
 
-    places: Places
+    def __init__(self, source: Source, tasks: TaskRows, places: Places) -> None:
+        self.places = places
+        self._source = source
+        self._tasks = tasks
+        self._pool = WorkerPool(min(_MOST_PROCESSES, tasks.slots, os.cpu_count() or 1))
+        self._heavy: Window | None = None
 
     @property
     def source(self) -> Source:
-        """See the class."""
+        """What messages there are."""
+        return self._source
 
     @property
     def shares(self) -> int:
-        """See the class."""
+        """What `source.messages_per_step` allows counts so many times.
+
+        Two for each slot of the executors that are alive, as all of them wait while the driver plans the jobs of a
+        window and commits. Each slot has several tasks, so that Spark asks for more executors where it may, and the
+        next window is larger.
+        """
+        return 2 * self._tasks.slots if self.places.has_tasks and self.source.parts_partitions else 1
 
     def placement(self, window: Window, size: float, most: int, behind: int) -> Placement:
-        """Where a window is decoded.
+        """Where a window is decoded, as `Places.of_window`; so many messages wait in its partitions `behind` it.
 
-        Its messages have `size` bytes, if they are as the last ones were, a step may read `most` bytes, and so many
-        messages wait in its partitions `behind` it.
+        Processes that were not needed for a while end.
         """
+        self._pool.tend()
+        waiting = window.messages + behind
+        return self.places.of_window(window.messages, size, most, waiting, is_started=self._pool.is_started)
 
     def read(self, window: Window) -> Messages:
         """The messages of a window whose row passes run here at once; see `Source.read`."""
+        self._tasks.drop()
+        return self.source.read(window)
 
     def run(self, window: Window, job: KeepingPass[R], where: Where) -> Ran[R]:
         """Run a job over the messages of a window that is not read here at once.
@@ -68,41 +81,6 @@ class Runner(Protocol):
             TransientError: The source does not answer, or tasks failed for a reason that may pass.
             WindowTooLargeError: A process met more bytes than it may read.
         """
-
-
-class SourceRunner:
-    """Runs row passes in this process, in others of this machine, or in Spark's tasks."""
-
-    def __init__(self, source: Source, tasks: TaskRows, places: Places) -> None:
-        self.source = source
-        self.places = places
-        self._tasks = tasks
-        self._pool = WorkerPool(min(_MOST_PROCESSES, tasks.slots, os.cpu_count() or 1))
-        self._heavy: Window | None = None
-
-    @property
-    def shares(self) -> int:
-        """See `Runner`.
-
-        Two for each slot of the executors that are alive, as all of them wait while the driver plans the jobs of a
-        window and commits. Each slot has several tasks, so that Spark asks for more executors where it may, and the
-        next window is larger.
-        """
-        return 2 * self._tasks.slots if self.places.has_tasks and self.source.parts_partitions else 1
-
-    def placement(self, window: Window, size: float, most: int, behind: int) -> Placement:
-        """See `Runner`; processes that were not needed for a while end."""
-        self._pool.tend()
-        waiting = window.messages + behind
-        return self.places.of_window(window.messages, size, most, waiting, is_started=self._pool.is_started)
-
-    def read(self, window: Window) -> Messages:
-        """See `Runner`."""
-        self._tasks.drop()
-        return self.source.read(window)
-
-    def run(self, window: Window, job: KeepingPass[R], where: Where) -> Ran[R]:
-        """See `Runner`."""
         self._tasks.drop()
         with self.source.reading():
             if where is not Where.TASKS or window == self._heavy:

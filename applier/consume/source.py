@@ -36,7 +36,7 @@ class KeepingPass(Protocol[R]):
         """What each task may take of a window."""
 
     def __call__(self, parts: Iterable[PartitionMessages], /) -> R:
-        """See `Job`."""
+        """See `RowPass`."""
 
     def apart(self, found: R, task: int) -> Iterable[Iterable[pa.Table]]:
         """Leave the rows out of what a task found, and return them: for each part of them its pieces."""

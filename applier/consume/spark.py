@@ -22,8 +22,7 @@ from applier.config.source import KafkaSection, SourceSection
 from applier.consume.archive import Archive, in_windows, partitions
 from applier.consume.kafka.addresses import refuse_unreachable
 from applier.consume.kafka.admin import KafkaAdmin
-from applier.consume.kafka.client import KafkaClient, KafkaSilentError
-from applier.consume.kafka.forward_consumer import FETCH_SIZE
+from applier.consume.kafka.client import FETCH_SIZE, KafkaClient, KafkaSilentError
 from applier.consume.kafka.spark import in_blocks, topic_blocks
 from applier.consume.source import Blocks
 from applier.consume.tasks.plan import readings
@@ -42,10 +41,10 @@ _USUAL = {
     # How long a broker may wait for more to come. A window ends where the topic did, so what comes later is not read;
     # but a consumer that asked for it at the end of one step cannot read again, in the next, before it is answered:
     # with Kafka's 500 ms each step that reads held rows again took a second longer.
-    "kafka.fetch.max.wait.ms": "5",
+    "fetch.max.wait.ms": "5",
     # What the system may hold of a connection, as it sees fit: with Kafka's 64 KiB a broker waits while messages are
     # taken out of what came, and each gigabyte is read in sixteen thousand pieces.
-    "kafka.receive.buffer.bytes": "-1",
+    "receive.buffer.bytes": "-1",
 }
 """Options of Kafka's clients where the configuration does not set them."""
 
@@ -101,15 +100,16 @@ class KafkaTopics:
 
     def __init__(self, jvm: Any, section: SourceSection, group: str, seconds: float | None = None) -> None:
         kafka = cast("KafkaSection", section.kafka)
-        self._options = {"kafka.group.id": group, **_USUAL, **kafka.options}
-        self._servers = self._options.get("kafka.bootstrap.servers", "")
+        given = {key.removeprefix("kafka."): value for key, value in kafka.options.items()}
+        self._options = {"group.id": group, **_USUAL, **given}
+        self._servers = self._options.get("bootstrap.servers", "")
         self._was_reached = False
         self._topics = kafka.topics
         self._pattern = kafka.topic_pattern
-        self._own = {key.removeprefix("kafka."): value for key, value in self._options.items()}
         limits = {} if seconds is None else {"timeout_ms": int(seconds * 1000)}
-        self._admin = KafkaAdmin(jvm, self._own, **limits)
-        self._look_ups = KafkaClient(jvm, {FETCH_SIZE: str(_LOOK_BYTES), **self._own}, section.bytes_per_step)
+        self._admin = KafkaAdmin(jvm, self._options, **limits)
+        self._look_ups = KafkaClient(jvm, {FETCH_SIZE: str(_LOOK_BYTES), **self._options}, section.bytes_per_step)
+        self._clients: list[KafkaAdmin | KafkaClient] = [self._look_ups, self._admin]
 
     def bounds(self) -> Mapping[TopicPartition, OffsetRange]:
         """See `Source`."""
@@ -133,10 +133,9 @@ class KafkaTopics:
 
     def close(self) -> None:
         """End the connections to the brokers."""
-        # Where the JVM is gone, they are.
-        with suppress(Py4JError):
-            self._look_ups.close()
-            self._admin.close()
+        for client in self._clients:
+            with suppress(Py4JError):  # Where the JVM is gone, they are.
+                client.close()
 
     def _names(self) -> Sequence[str]:
         return self._admin.matching(self._pattern) if self._pattern else self._topics
@@ -217,7 +216,8 @@ class KafkaSource(KafkaTopics):
         jvm = spark._jvm  # noqa: SLF001 - the one way to Kafka's clients in Spark's JVM
         super().__init__(jvm, section, group)
         self._spark = spark
-        self._client = KafkaClient(jvm, self._own, section.bytes_per_step)
+        self._client = KafkaClient(jvm, self._options, section.bytes_per_step)
+        self._clients.append(self._client)
 
     def read(self, window: Window) -> Messages:
         """See `Source`."""
@@ -231,14 +231,7 @@ class KafkaSource(KafkaTopics):
     def blocks(self, window: Window, limits: Limits, slots: int) -> Blocks:
         """See `Source`."""
         parts = readings(window, limits.at_once, slots, limits.unsplit)
-        return Blocks(topic_blocks(self._spark, parts, self._own, limits.at_once), in_blocks)
-
-    def close(self) -> None:
-        """End the connections to the brokers."""
-        # Where the JVM is gone, they are.
-        with suppress(Py4JError):
-            self._client.close()
-        super().close()
+        return Blocks(topic_blocks(self._spark, parts, self._options, limits.at_once), in_blocks)
 
 
 def places(spark: SparkSession, engine: str) -> Places:

@@ -16,7 +16,7 @@ from applier.config.readers import refuse_unreadable
 from applier.config.settings import Config
 from applier.config.upstream import admitted, supplied_tables
 from applier.consume.offsets import refuse_gaps
-from applier.consume.runner import Runner, SourceRunner
+from applier.consume.runner import Runner
 from applier.consume.source import Source
 from applier.consume.spark import ArchiveSource, KafkaSource, places
 from applier.consume.staging_folder import staging_folder
@@ -298,7 +298,7 @@ def fence_tables(targets: TargetTables, names: Iterable[TableName], upto: int) -
 
 
 @contextmanager
-def open_runner(config: Config, session: SparkSession, where: Places) -> Iterator[SourceRunner]:
+def open_runner(config: Config, session: SparkSession, where: Places) -> Iterator[Runner]:
     """What reads the source that the configuration names, with a folder for what it stages, until the block ends."""
     section = config.source
     with staging_folder() as staging, ExitStack() as opened:
@@ -307,7 +307,7 @@ def open_runner(config: Config, session: SparkSession, where: Places) -> Iterato
             source = ArchiveSource(session, Path(section.archive), staging)
         else:
             source = opened.enter_context(closing(KafkaSource(session, section, f"applier-{config.changefeed.name}")))
-        yield opened.enter_context(closing(SourceRunner(source, TaskRows(session, source.reading), where)))
+        yield opened.enter_context(closing(Runner(source, TaskRows(session, source.reading), where)))
 
 
 def supplied(config: Config, state: State | None = None) -> Tables:

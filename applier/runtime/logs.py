@@ -31,7 +31,7 @@ def set_up_logging(level: str = "info") -> None:
     structlog.configure(
         processors=[structlog.contextvars.merge_contextvars, structlog.processors.add_log_level, *shown],
         wrapper_class=structlog.make_filtering_bound_logger(logging.getLevelNamesMapping()[level.upper()]),
-        logger_factory=_Lines if is_watched else structlog.PrintLoggerFactory(sys.stderr),
+        logger_factory=(lambda *_: _Lines()) if is_watched else structlog.PrintLoggerFactory(sys.stderr),
         cache_logger_on_first_use=False,
     )
     # py4j logs every lost connection of its own at shutdown, which needs no action.
@@ -66,9 +66,6 @@ def announce(event: str, **fields: Any) -> None:
 class _Lines:
     """Where structlog writes on a terminal."""
 
-    def __init__(self, *_: Any) -> None:
-        pass
-
     def msg(self, text: str, level: str) -> None:
         terminal.say(text, level)
 
@@ -100,9 +97,7 @@ def logger() -> Any:
 class Guard:
     """Lets no failure leave a block, and logs the first of several in a row by its kind: a text may hold an address.
 
-    Args:
-        event: What is logged.
-        told: Errors whose text is logged, too.
+    Of errors that are `told` the text is logged.
     """
 
     def __init__(self, event: str, told: tuple[type[Exception], ...] = ()) -> None:

@@ -51,14 +51,10 @@ class Places:
     file_bytes: int = 4 << 20
 
     def of_window(self, messages: int, size: float, most: int, waiting: int, *, is_started: bool) -> Placement:
-        """Where a window is decoded.
+        """Where a window of so many messages is decoded.
 
-        Args:
-            messages: Its messages.
-            size: Their bytes, as the last ones were.
-            most: Bytes that a step may read.
-            waiting: Messages of its partitions, those behind it included.
-            is_started: Whether other processes of this machine are there already.
+        They have `size` bytes, if they are as the last ones were, and a step may read `most`. With those behind it, so
+        many messages are `waiting` in its partitions. Other processes of this machine may be there already.
         """
         if not messages:
             # A job at each look that finds nothing would keep the executors that wait for it.

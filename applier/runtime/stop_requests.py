@@ -18,13 +18,8 @@ from types import FrameType
 
 from applier.runtime import terminal
 
-STOP_SECONDS = 60.0
-"""Longest time that a step may go on after a stop request, where the configuration says nothing."""
-
 _RELEASE_SECONDS = 2.0
 """Longest time that is spent on releasing the changefeed when a wait is left."""
-
-_INTERRUPTED = 130
 
 _SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 
@@ -122,7 +117,7 @@ class Stopping:
             shutil.rmtree(folder, ignore_errors=True)
         shown = f"{_no_bar()}\x1b[?25h" if _no_bar() else ""  # A progress bar hides the cursor.
         os.write(2, f"{shown}{sentence}\n".encode())
-        os._exit(_INTERRUPTED if self.unfinished else 0)
+        os._exit(130 if self.unfinished else 0)
 
 
 def _no_bar() -> str:
@@ -135,7 +130,7 @@ STOPPING = Stopping()
 
 
 @contextmanager
-def stop_signals(seconds: float = STOP_SECONDS, unfinished: str = "") -> Iterator[threading.Event]:
+def stop_signals(seconds: float, unfinished: str = "") -> Iterator[threading.Event]:
     """An event that SIGTERM, SIGINT and SIGHUP set; a second signal ends the process as usual.
 
     A step may go on for so many seconds after the first one. Under `nohup` SIGHUP stays ignored. A command that has not
@@ -150,17 +145,17 @@ def stop_signals(seconds: float = STOP_SECONDS, unfinished: str = "") -> Iterato
         STOPPING.ask(seconds)
 
     wanted = [number for number in _SIGNALS if signal.getsignal(number) is not signal.SIG_IGN]
-    previous = {number: signal.signal(number, ask) for number in wanted}
-    told = sys.unraisablehook
-    # Where Python lets no error pass, as in what it does around a fork, the next wait ends instead.
-    sys.unraisablehook = lambda found: None if found.exc_type is StopRequested else told(found)
-    try:
-        yield STOPPING.event
-    finally:
-        STOPPING.end()
-        sys.unraisablehook = told
-        for number, handler in previous.items():
-            signal.signal(number, handler)
+    with kept_handlers():
+        for number in wanted:
+            signal.signal(number, ask)
+        told = sys.unraisablehook
+        # Where Python lets no error pass, as in what it does around a fork, the next wait ends instead.
+        sys.unraisablehook = lambda found: None if found.exc_type is StopRequested else told(found)
+        try:
+            yield STOPPING.event
+        finally:
+            STOPPING.end()
+            sys.unraisablehook = told
 
 
 @contextmanager

@@ -7,11 +7,9 @@ import time
 from collections import deque
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
 from typing import cast
 
 from applier import wording
-from applier.changefeed.fate import Fate
 from applier.config.settings import Config
 from applier.errors import ApplierError
 from applier.pipeline.state import State
@@ -26,8 +24,8 @@ from applier.sink.write.table_writer import TableWriter
 from applier.watch.compose import Facts, compose, empty
 from applier.watch.history import History
 from applier.watch.metrics import Exposition
-from applier.watch.progress import TableHead, step_progress, table_progress
-from applier.watch.report import StepProgress, Trouble, View
+from applier.watch.progress import TableHead, table_progress
+from applier.watch.report import StepProgress, Trouble, View, iso
 
 STEPS = 20
 """Steps whose stages are shown."""
@@ -37,7 +35,6 @@ _READ_SECONDS = 10.0
 nothing is read at once."""
 
 
-@dataclass(slots=True)
 class Board:
     """Takes what each step did, from the thread of the steps, and shows it to any other.
 
@@ -45,27 +42,24 @@ class Board:
     known when the changefeed was taken; None before.
     """
 
-    config: Config
-    found: View | None = field(default=None, init=False)
-    phase: str = field(default="starting", init=False)
-    history: History = field(default_factory=History, init=False)
-    metrics: Exposition = field(init=False)
-    _state: State | None = field(default=None, init=False)
-    _heads: dict[tuple[str, ...], TableHead] = field(default_factory=dict, init=False)
-    _first: dict[tuple[str, ...], int] = field(default_factory=dict, init=False)
-    _known: frozenset[tuple[str, ...]] = field(default_factory=frozenset, init=False)
-    _cut: Mapping[tuple[str, ...], int] = field(default_factory=dict, init=False)
-    _steps: deque[StepProgress] = field(default_factory=lambda: deque(maxlen=STEPS), init=False)
-    _decisions: Sequence[SchemaDecision] = field(default=(), init=False)
-    _letters: Sequence[DeadLetter] = field(default=(), init=False)
-    _read: tuple[int, int] = field(default=(-1, -1), init=False)
-    _read_at: float = field(default=float("-inf"), init=False)
-    _guard: Guard = field(init=False)
-    _lock: threading.Lock = field(default_factory=threading.Lock, init=False)
-
-    def __post_init__(self) -> None:
-        self.metrics = Exposition(self.config, self.view)
+    def __init__(self, config: Config) -> None:
+        self.config = config
+        self.found: View | None = None
+        self.phase = "starting"
+        self.history = History()
+        self.metrics = Exposition(config, self.view)
+        self._state: State | None = None
+        self._heads: dict[tuple[str, ...], TableHead] = {}
+        self._first: dict[tuple[str, ...], int] = {}
+        self._known: frozenset[tuple[str, ...]] = frozenset()
+        self._cut: Mapping[tuple[str, ...], int] = {}
+        self._steps: deque[StepProgress] = deque(maxlen=STEPS)
+        self._decisions: Sequence[SchemaDecision] = ()
+        self._letters: Sequence[DeadLetter] = ()
+        self._read = (-1, -1)
+        self._read_at = float("-inf")
         self._guard = Guard("page is not up to date", (ApplierError,))
+        self._lock = threading.Lock()
 
     def begin(self, pipeline: Pipeline) -> None:
         """The changefeed is held, and its checkpoint is read."""
@@ -84,9 +78,9 @@ class Board:
             with self._lock:
                 self.history.add(status.now_ms / 1000, status.lag_seconds, status.rows, messages, status.backlog)
                 if step.moved:
-                    counts = {name: getattr(status, name) for name in ("messages", "tables", "backlog")}
-                    counts[Fate.APPLIED] = status.rows
-                    made = step_progress(status.step, status.now_ms, status.resolved_ts, counts, status.seconds)
+                    seconds = {stage: round(spent, 3) for stage, spent in status.seconds.items()}
+                    counts = status.messages, status.rows, status.tables, status.backlog
+                    made = StepProgress(status.step, iso(status.now_ms), status.lag_seconds, *counts, seconds)
                     self._steps.appendleft(made)
             self.metrics.take(pipeline.state, step)
             self._look(pipeline)

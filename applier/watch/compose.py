@@ -38,7 +38,6 @@ from applier.watch.report import (
 )
 
 _SHOWN = 10
-_TWO = 2
 _GONE = "Table {} is not in the catalog, though the checkpoint lists it."
 
 
@@ -112,14 +111,17 @@ def compose(
         dead_letters=tuple(_letter(item) for item in facts.letters[:_SHOWN]),
         dead_letter_count=len(facts.letters),
         cut=tuple(_cut(config.catalog.name, in_cut(last, tables))),
-        notes=(*_unknown(facts.decisions), *_notes(tables, silent, config, last, letters=len(facts.letters))),
+        notes=tuple(_notes(facts, tables, silent, config)),
     )
     is_gone = last.released or silent > config.run.lease_seconds
     used = [item for item in report.partitions if item.partition < (config.changefeed.partitions or math.inf)]
     silent_places = [item for item in used if order.has_watermark and item.resolved_ts is None]
     is_late = lag is None or lag > max_lag_seconds
-    if is_late:
-        report = replace(report, notes=(*_silent(silent_places, config), *report.notes))
+    if is_late and silent_places:
+        # They hold the watermark of all tables back.
+        places = [TopicPartition(item.topic, item.partition) for item in silent_places]
+        held_back = Trouble(wording.silent(places), wording.way_past_silent(config.path))
+        report = replace(report, notes=(held_back, *report.notes))
     if not (is_strict and is_late):
         report = replace(report, pace=_pace(report, last, config, is_held=is_gone or bool(silent_places)))
     still = _still(last, config, is_held=is_gone or facts.is_out)
@@ -159,7 +161,7 @@ def _pace(report: StatusReport, last: Checkpoint, config: Config, *, is_held: bo
     if report.lag_seconds is None:
         return "catching up" if is_new else ""
     lags = [step.lag_seconds for step in report.steps if step.lag_seconds is not None]
-    gains = is_new if len(lags) < _TWO else lags[0] < lags[-1]
+    gains = is_new if len(lags) < 2 else lags[0] < lags[-1]
     return "catching up" if backlog and gains else ""
 
 
@@ -196,13 +198,6 @@ def lacking(tables: Sequence[TableProgress], known: Mapping[TableName, Completen
     for found in tables:
         if found.because and found.table not in others:
             yield Trouble(found.because, found.way_out or "", found.table)
-
-
-def _silent(partitions: Sequence[PartitionProgress], config: Config) -> Iterator[Trouble]:
-    """What holds the watermark of all tables back: partitions that never sent one."""
-    if partitions:
-        places = [TopicPartition(item.topic, item.partition) for item in partitions]
-        yield Trouble(wording.silent(places), wording.way_past_silent(config.path))
 
 
 def _holds_up(item: SchemaDecision, last: Checkpoint, *, is_gone: bool) -> bool:
@@ -311,41 +306,30 @@ def _cut(catalog: str, snapshots: Mapping[tuple[str, ...], int]) -> Iterator[str
         yield f"SELECT * FROM {spark_name([catalog, *identifier])} VERSION AS OF {snapshot_id};"  # noqa: S608 - printed, never run
 
 
-def _unknown(decisions: Sequence[SchemaDecision]) -> Iterator[Trouble]:
-    """What is not known any more since the audit of DDL was lost."""
-    upto = max((item.commit_ts for item in decisions if item.decision == "lost"), default=0)
-    if upto:
-        yield Trouble(wording.lost_decisions(upto))
-
-
-def _notes(
-    tables: Sequence[TableProgress], silent: float, config: Config, last: Checkpoint, *, letters: int
-) -> Iterator[Trouble]:
+def _notes(facts: Facts, tables: Sequence[TableProgress], silent: float, config: Config) -> Iterator[Trouble]:
+    last = facts.checkpoint
+    if lost := max((item.commit_ts for item in facts.decisions if item.decision == "lost"), default=0):
+        yield Trouble(wording.lost_decisions(lost))
     if not last.released and silent > config.run.lease_seconds:
         what = f"{last.holder} holds the changefeed, but has been silent for {silent:.0f} s: the next applier takes it."
         yield Trouble(what)
     ahead = [table.iceberg for table in tables if table.state == "ahead" and table.snapshot_id == table.cut_snapshot_id]
-    if ahead:
-        names = ", ".join(ahead)
+    if names := ", ".join(ahead):
         yield Trouble(f"The cut shows more than the resolved ts of {names}, until a step has caught up with them.")
-    expired = [table.iceberg for table in tables if table.state == "expired"]
-    if expired:
-        names = ", ".join(expired)
+    if names := ", ".join(table.iceberg for table in tables if table.state == "expired"):
         yield Trouble(f"The snapshots of the cut have expired in {names}: the heads show the same rows, or newer.")
     parked = [table for table in tables if table.is_on_purpose]
     yield from lacking(parked, _lacking(parked, last), config.path)
-    if letters:
-        yield Trouble(f"{counted(letters, 'message was', 'messages were')} set aside as dead letters.")
+    if facts.letters:
+        yield Trouble(f"{counted(len(facts.letters), 'message was', 'messages were')} set aside as dead letters.")
 
 
 def _ddl(item: SchemaDecision, since: int) -> DdlReport:
-    place = item.commit_ts, iso_of(item.commit_ts) or "", item.subject
-    return DdlReport(*place, item.kind, item.word(since), item.because, item.sql, _instant(item.decided_at))
+    place, decided = (item.commit_ts, iso_of(item.commit_ts) or "", item.subject), item.decided_at
+    said = item.kind, item.word(since), item.because, item.sql
+    return DdlReport(*place, *said, decided.isoformat(timespec="milliseconds"))
 
 
 def _letter(item: DeadLetter) -> LetterReport:
-    return LetterReport(item.topic, item.partition, item.offset, item.error, item.step, _instant(item.buried_at))
-
-
-def _instant(value: datetime) -> str:
-    return value.isoformat(timespec="milliseconds")
+    buried = item.buried_at.isoformat(timespec="milliseconds")
+    return LetterReport(item.topic, item.partition, item.offset, item.error, item.step, buried)

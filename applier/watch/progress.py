@@ -122,22 +122,6 @@ def _state(head: TableHead, cut: int | None, stamp: int, resolved_ts: int) -> Ta
     return "in step" if head.has_cut else "expired"
 
 
-def step_progress(
-    step: int, at_ms: int, resolved_ts: int | None, counts: Mapping[str, int], seconds: Mapping[str, float]
-) -> StepProgress:
-    """What a step did, which was written down at a Unix time in milliseconds; without a watermark it has no lag."""
-    return StepProgress(
-        step=step,
-        at=iso(at_ms),
-        lag_seconds=age(resolved_ts, at_ms) if resolved_ts else None,
-        messages=counts.get("messages", 0),
-        rows=counts.get(Fate.APPLIED, 0),
-        tables=counts.get("tables", 0),
-        backlog=counts.get("backlog"),
-        seconds={stage: round(spent, 3) for stage, spent in seconds.items()},
-    )
-
-
 def moved(checkpoints: Iterable[Checkpoint], order: FeedOrder) -> list[StepProgress]:
     """The newest steps, newest first, from checkpoints in that order without a gap; no more are read than it takes.
 
@@ -160,17 +144,26 @@ def _progress(step: Checkpoint, after: Checkpoint | None, order: FeedOrder) -> S
     seconds.pop("checkpoint", None)
     if after is not None and "checkpoint_ms" in after.counts:
         seconds["checkpoint"] = after.counts["checkpoint_ms"] / 1000
-    return step_progress(step.step, step.written_at, resolved_ts, counts, seconds)
+    return StepProgress(
+        step=step.step,
+        at=iso(step.written_at),
+        lag_seconds=age(resolved_ts, step.written_at) if resolved_ts else None,
+        messages=counts.get("messages", 0),
+        rows=counts.get(Fate.APPLIED, 0),
+        tables=counts.get("tables", 0),
+        backlog=counts.get("backlog"),
+        seconds=seconds,
+    )
 
 
-def explained(report: StatusReport, used: Sequence[PartitionProgress] | None = None) -> str | None:
+def explained(report: StatusReport, used: Sequence[PartitionProgress]) -> str | None:
     """Why the lag is what it is, as one sentence; None where that is unknown. `used` are the partitions that count."""
     if report.holder is None or not (report.steps or used):
         return None
     if report.holder.released:
         return "No applier follows the changefeed now, so the lag grows."
     is_late = report.lag_seconds is None or report.lag_seconds > _BEHIND_SECONDS
-    late = _holding_back(report.partitions if used is None else used) if is_late else None
+    late = _holding_back(used) if is_late else None
     # No step of late is among the newest checkpoints where a watermark stands still for ten minutes.
     if not report.steps or (late is not None and not report.steps[0].backlog):
         return late

@@ -12,7 +12,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from socketserver import TCPServer
@@ -58,12 +58,41 @@ class Answer:
     headers: Mapping[str, str] = field(default_factory=dict)
 
 
-@dataclass(frozen=True, slots=True)
-class Resource:
-    """What answers the requests for a path; one that is open needs no token."""
+_UNMADE = Answer(b"This cannot be shown; the log says why.\n", status=HTTPStatus.INTERNAL_SERVER_ERROR)
 
-    answer: Callable[[], Answer]
-    is_open: bool = False
+
+class Resource:
+    """What answers the requests for a path; one that is open needs no token.
+
+    An answer is made at most once in `KEPT_SECONDS`, also compressed; one that is slow to make is kept longer. One that
+    cannot be made is an answer, too.
+    """
+
+    def __init__(self, make: Callable[[], Answer], *, is_open: bool = False) -> None:
+        self.is_open = is_open
+        self._make = make
+        self._until = 0.0
+        self._answer = Answer(b"")
+        self._packed: Answer | None = None
+        self._guard = Guard("page cannot be made")
+        self._lock = threading.Lock()
+
+    def get(self, *, packed: bool) -> Answer:
+        """The answer as it is sent."""
+        with self._lock:
+            if (start := time.monotonic()) >= self._until:
+                # The next request must not meet the same failure again.
+                self._answer, self._packed = _UNMADE, None
+                with self._guard.block():
+                    self._answer = self._make()
+                now = time.monotonic()
+                self._until = now + max(KEPT_SECONDS, _REST * (now - start))
+            if not packed:
+                return self._answer
+            if self._packed is None:
+                body, headers = gzip.compress(self._answer.body, 1), self._answer.headers
+                self._packed = replace(self._answer, body=body, headers={"Content-Encoding": "gzip", **headers})
+            return self._packed
 
 
 @contextmanager
@@ -117,8 +146,7 @@ class _Server(ThreadingHTTPServer):
     def __init__(self, settings: HttpSection, resources: Mapping[str, Resource], tls: ssl.SSLContext | None) -> None:
         self.tls = tls
         self.token = None if settings.token is None else settings.token.get_secret_value()
-        self.answers = {path: _Kept(resource.answer) for path, resource in resources.items()}
-        self.open_paths = {path for path, resource in resources.items() if resource.is_open}
+        self.resources = resources
         self._clients: dict[socket.socket, tuple[str, float]] = {}
         self._lock = threading.Lock()
         if ":" in settings.address:
@@ -178,40 +206,6 @@ class _Server(ThreadingHTTPServer):
             self._clients.pop(client, None)
 
 
-_UNMADE = Answer(b"This cannot be shown; the log says why.\n", status=HTTPStatus.INTERNAL_SERVER_ERROR)
-
-
-class _Kept:
-    """An answer that is made at most once in `KEPT_SECONDS`, also compressed; one that is slow to make is kept longer.
-
-    An answer that cannot be made is an answer, too.
-    """
-
-    def __init__(self, make: Callable[[], Answer]) -> None:
-        self._make = make
-        self._until = 0.0
-        self._answer = Answer(b"")
-        self._packed: bytes | None = None
-        self._guard = Guard("page cannot be made")
-        self._lock = threading.Lock()
-
-    def get(self, *, packed: bool) -> tuple[Answer, bytes]:
-        """The answer, and its body as it is sent."""
-        with self._lock:
-            if (start := time.monotonic()) >= self._until:
-                # The next request must not meet the same failure again.
-                self._answer, self._packed = _UNMADE, None
-                with self._guard.block():
-                    self._answer = self._make()
-                now = time.monotonic()
-                self._until = now + max(KEPT_SECONDS, _REST * (now - start))
-            if not packed:
-                return self._answer, self._answer.body
-            if self._packed is None:
-                self._packed = gzip.compress(self._answer.body, 1)
-            return self._answer, self._packed
-
-
 class _Head:
     """The request of a client; at most `_HEAD_BYTES` of it are read."""
 
@@ -248,10 +242,10 @@ class _Handler(BaseHTTPRequestHandler):
     def do_GET(self) -> None:
         """Answer."""
         path = self.path.partition("?")[0]
-        kept = self.server.answers.get(path)
+        resource = self.server.resources.get(path)
         if not self._is_of_this_host():
             self._send(Answer(b"This address is not served here.\n", status=HTTPStatus.MISDIRECTED_REQUEST))
-        elif path not in self.server.open_paths and not self._is_allowed():
+        elif not (resource and resource.is_open) and not self._is_allowed():
             self._send(
                 Answer(
                     b"Show the token of [http].\n",
@@ -259,13 +253,11 @@ class _Handler(BaseHTTPRequestHandler):
                     headers={"WWW-Authenticate": 'Basic realm="applier", charset="UTF-8"'},
                 )
             )
-        elif kept is None:
-            known = "\n".join(self.server.answers)
+        elif resource is None:
+            known = "\n".join(self.server.resources)
             self._send(Answer(f"There is no such page. Known are:\n{known}\n".encode(), status=HTTPStatus.NOT_FOUND))
         else:
-            is_packed = "gzip" in self.headers.get("Accept-Encoding", "")
-            answer, body = kept.get(packed=is_packed)
-            self._send(answer, body, is_packed=is_packed)
+            self._send(resource.get(packed="gzip" in self.headers.get("Accept-Encoding", "")))
 
     def do_HEAD(self) -> None:
         """Answer without the body."""
@@ -274,16 +266,14 @@ class _Handler(BaseHTTPRequestHandler):
     def log_message(self, format: str, *args: Any) -> None:  # noqa: A002 - the library's name
         """Say nothing: requests are no events of the changefeed."""
 
-    def _send(self, answer: Answer, body: bytes | None = None, *, is_packed: bool = False) -> None:
-        sent = answer.body if body is None else body
+    def _send(self, answer: Answer) -> None:
         self.send_response(answer.status)
-        packed = {"Content-Encoding": "gzip"} if is_packed else {}
-        own = {"Content-Type": answer.kind, "Content-Length": str(len(sent)), "Connection": "close"}
-        for name, value in {**own, **packed, **_HEADERS, **answer.headers}.items():
+        own = {"Content-Type": answer.kind, "Content-Length": str(len(answer.body)), "Connection": "close"}
+        for name, value in {**own, **_HEADERS, **answer.headers}.items():
             self.send_header(name, value)
         self.end_headers()
         if self.command != "HEAD":
-            self.wfile.write(sent)
+            self.wfile.write(answer.body)
 
     def _is_of_this_host(self) -> bool:
         """A page of another site, whose name leads to this machine, must not read what needs no token."""

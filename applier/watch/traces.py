@@ -15,7 +15,7 @@ from opentelemetry.sdk.resources import Resource
 from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
 from opentelemetry.sdk.trace.export import BatchSpanProcessor, SpanExporter, SpanExportResult
 from opentelemetry.sdk.trace.sampling import TraceIdRatioBased
-from opentelemetry.trace import Status, StatusCode, set_span_in_context
+from opentelemetry.trace import Status, StatusCode, Tracer, set_span_in_context
 
 from applier.config.settings import Config
 from applier.pipeline.step import Pipeline, Step
@@ -26,13 +26,32 @@ _END_SECONDS = 3.0
 
 
 @contextmanager
-def traced(config: Config, exporter: SpanExporter) -> Iterator[Traces]:
-    """Traces that an exporter takes, until the block ends."""
+def traced(config: Config, exporter: SpanExporter) -> Iterator[Callable[[Pipeline, Callable[[], Step]], Step]]:
+    """A function that makes a step, and a span of it that an exporter takes, until the block ends.
+
+    Spans hold numbers, and names of stages and errors: no data, and no table. An error of a step goes on to the caller.
+    """
     resource = Resource.create({"service.name": "applier"})
     provider = TracerProvider(TraceIdRatioBased(config.traces.sample), resource, shutdown_on_exit=False)
     provider.add_span_processor(BatchSpanProcessor(exporter))
+    tracer = provider.get_tracer("applier")
+
+    def attempt(pipeline: Pipeline, make: Callable[[], Step]) -> Step:
+        start = time.time_ns()
+        try:
+            step = make()
+        except Exception as error:
+            _tell(tracer, pipeline, start, {}, failure=type(error).__name__)
+            raise
+        status = step.status
+        found = {name: getattr(status, name) for name in ("step", "messages", "rows", "tables", "backlog")}
+        if status.lag_seconds is not None:
+            found["lag_seconds"] = status.lag_seconds
+        _tell(tracer, pipeline, start, {**found, "moved": step.moved})
+        return step
+
     try:
-        yield Traces(config.changefeed.name, provider)
+        yield attempt
     finally:
         # The library waits for half a minute, and a request under way even longer.
         ending = threading.Thread(target=provider.shutdown, name="traces", daemon=True)
@@ -40,43 +59,20 @@ def traced(config: Config, exporter: SpanExporter) -> Iterator[Traces]:
         ending.join(_END_SECONDS)
 
 
-class Traces:
-    """Makes the spans of one changefeed. They hold numbers, and names of stages and errors: no data, and no table."""
-
-    def __init__(self, changefeed: str, provider: TracerProvider) -> None:
-        self._changefeed = changefeed
-        self._tracer = provider.get_tracer("applier")
-
-    def attempt(self, pipeline: Pipeline, make: Callable[[], Step]) -> Step:
-        """Make a step, and a span of it; an error goes on to the caller."""
-        start = time.time_ns()
-        try:
-            step = make()
-        except Exception as error:
-            self._tell(start, pipeline, {}, failure=type(error).__name__)
-            raise
-        status = step.status
-        found = {name: getattr(status, name) for name in ("step", "messages", "rows", "tables", "backlog")}
-        if status.lag_seconds is not None:
-            found["lag_seconds"] = status.lag_seconds
-        self._tell(start, pipeline, {**found, "moved": step.moved})
-        return step
-
-    def _tell(
-        self, start: int, pipeline: Pipeline, found: Mapping[str, int | float | bool], failure: str | None = None
-    ) -> None:
-        attributes = {f"applier.{name}": value for name, value in found.items()}
-        span = self._tracer.start_span(
-            "step", attributes={"applier.changefeed": self._changefeed, **attributes}, start_time=start
-        )
-        inside = set_span_in_context(span)
-        # An attempt that fails before its first stage leaves the stages of the last one.
-        for name, begin, end in (stage for stage in pipeline.stopwatch.spans if stage[1] >= start):
-            self._tracer.start_span(name, inside, start_time=begin).end(end)
-        if failure is not None:
-            span.set_attribute("error.type", failure)
-            span.set_status(Status(StatusCode.ERROR, failure))
-        span.end()
+def _tell(
+    tracer: Tracer, pipeline: Pipeline, start: int, found: Mapping[str, int | float | bool], failure: str | None = None
+) -> None:
+    attributes = {f"applier.{name}": value for name, value in found.items()}
+    own = {"applier.changefeed": pipeline.config.changefeed.name}
+    span = tracer.start_span("step", attributes={**own, **attributes}, start_time=start)
+    inside = set_span_in_context(span)
+    # An attempt that fails before its first stage leaves the stages of the last one.
+    for name, begin, end in (stage for stage in pipeline.stopwatch.spans if stage[1] >= start):
+        tracer.start_span(name, inside, start_time=begin).end(end)
+    if failure is not None:
+        span.set_attribute("error.type", failure)
+        span.set_status(Status(StatusCode.ERROR, failure))
+    span.end()
 
 
 class Collector(SpanExporter):

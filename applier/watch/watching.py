@@ -64,8 +64,8 @@ def tracing(config: Config) -> Iterator[Attempt]:
         what = "traces.endpoint needs OpenTelemetry, which is not installed."
         raise ConfigError([f"{what} Run `pip install 'applier[otel]'`, or leave [traces] out."]) from error
     headers = {name: value.get_secret_value() for name, value in settings.headers.items()}
-    with traced(config, Collector(settings.endpoint, headers)) as traces:
-        yield traces.attempt
+    with traced(config, Collector(settings.endpoint, headers)) as attempt:
+        yield attempt
 
 
 class Health:

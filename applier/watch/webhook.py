@@ -8,7 +8,6 @@ import uuid
 from collections import deque
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any, TypeAlias
 from urllib.parse import urlsplit
@@ -41,7 +40,6 @@ Alert: TypeAlias = Mapping[str, Any]
 """An alert as it is sent; `docs/watching.md` explains the keys, and none is ever left out."""
 
 
-@dataclass(slots=True)
 class Alerts:
     """Compares what is known with what was known before.
 
@@ -49,29 +47,21 @@ class Alerts:
     time of that in monotonic seconds.
     """
 
-    config: Config
-    found: View
-    began: float
-    _verdict: str = field(init=False)
-    _is_owed: bool = field(init=False)
-    _is_new: bool = field(init=False)
-    _changing: float | None = field(default=None, init=False)
-    _parked: frozenset[str] = field(init=False)
-    _since: datetime = field(init=False)
-    _told: set[tuple[int, str, str, datetime]] = field(default_factory=set, init=False)
-
-    def __post_init__(self) -> None:
-        report = self.found.report
+    def __init__(self, config: Config, found: View, began: float) -> None:
+        report = found.report
+        self._config, self._began = config, began
         self._verdict, self._is_owed = _rung(report), bool(report.stale)
         # Nothing was applied yet when it was taken, so that its tables never were fresh.
         self._is_new = report.holder is not None and report.lag_seconds is None
+        self._changing: float | None = None
         self._parked = frozenset(table.table for table in _parked(report))
-        self._since = datetime.fromtimestamp(self.found.now, tz=UTC)
+        self._since = datetime.fromtimestamp(found.now, tz=UTC)
+        self._told: set[tuple[int, str, str, datetime]] = set()
 
     def look(self, view: View, now: float) -> Iterator[Alert]:
         """What has changed since the last look; `now` is monotonic seconds."""
         for alert in [*self._of_ddl(view), *self._of_tables(view), *self._of_verdict(view, now)]:
-            if alert["event"] in self.config.webhook.events:
+            if alert["event"] in self._config.webhook.events:
                 yield alert
 
     def _of_verdict(self, view: View, now: float) -> Iterator[Alert]:
@@ -81,7 +71,7 @@ class Alerts:
             return
         if verdict == self._verdict:
             self._changing = None
-            if not self._is_owed or now - self.began < START_SECONDS:
+            if not self._is_owed or now - self._began < START_SECONDS:
                 return
         else:
             self._changing = now if self._changing is None else self._changing
@@ -99,7 +89,7 @@ class Alerts:
         more = f" {len(others)} more reason{'s' * (len(others) > 1)}." if others else ""
         because, way_out = first.because, first.way_out
         if others or not way_out:
-            way_out = f"run `applier status -c {self.config.path}`, which shows each reason with its way out."
+            way_out = f"run `applier status -c {self._config.path}`, which shows each reason with its way out."
         yield self._alert("verdict", view, f"{_cut(because, _SENTENCE - 20)}{more}", way_out=way_out)
 
     def _of_tables(self, view: View) -> Iterator[Alert]:
@@ -121,10 +111,8 @@ class Alerts:
             yield self._alert("ddl-refused", view, sentence, way_out=way_out, table=str(item.table), ddl=item)
 
     def _way_past(self, item: SchemaDecision, report: StatusReport) -> str:
-        for table in _parked(report):
-            if table.table == str(item.table) and table.way_out:
-                return table.way_out
-        return wording.way_past_ddl(item.commit_ts, self.config.path)
+        own = (table.way_out for table in _parked(report) if table.table == str(item.table) and table.way_out)
+        return next(own, wording.way_past_ddl(item.commit_ts, self._config.path))
 
     def _alert(
         self,

@@ -25,7 +25,7 @@ from applier.changefeed.window import OffsetRange, Window
 from applier.config.source import SourceSection
 from applier.consume.kafka import client as kafka_client
 from applier.consume.kafka.spark import in_blocks, topic_blocks
-from applier.consume.runner import SourceRunner
+from applier.consume.runner import Runner
 from applier.consume.spark import KafkaSource
 from applier.consume.tasks import plan
 from applier.consume.tasks.spark import TaskRows
@@ -49,10 +49,10 @@ def _source(spark: SparkSession, broker: Broker, *topics: str) -> KafkaSource:
 
 
 @contextmanager
-def _runner(spark: SparkSession, broker: Broker, *topics: str) -> Iterator[SourceRunner]:
+def _runner(spark: SparkSession, broker: Broker, *topics: str) -> Iterator[Runner]:
     with closing(_source(spark, broker, *topics)) as source:
         tasks = TaskRows(spark, source.reading)
-        with closing(SourceRunner(source, tasks, Places())) as runner:
+        with closing(Runner(source, tasks, Places())) as runner:
             yield runner
 
 

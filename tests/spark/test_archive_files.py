@@ -16,7 +16,7 @@ from applier.changefeed.message import MESSAGE_SCHEMA
 from applier.changefeed.table import Column, ColumnType, TableName, TableVersion
 from applier.changefeed.types import TypeRules
 from applier.changefeed.window import Window
-from applier.consume.runner import SourceRunner
+from applier.consume.runner import Runner
 from applier.consume.spark import ArchiveSource
 from applier.consume.tasks.spark import TaskRows
 from applier.decode.options import DecoderOptions
@@ -49,7 +49,7 @@ def test_no_keyless_row_is_lost_between_files(spark: SparkSession, tmp_path: Pat
     source = ArchiveSource(spark, tmp_path, tmp_path / "staging")
     job = DecodeTask("simple", DecoderOptions(), TypeRules(), ("*.*",), (TABLE,), upto=8)
 
-    with closing(SourceRunner(source, TaskRows(spark, source.reading), Places())) as runner:
+    with closing(Runner(source, TaskRows(spark, source.reading), Places())) as runner:
         ran = runner.run(Window(source.bounds()), job, Where.TASKS)
         found = TaskResult.sum(ran.results)
         assert ran.kept is not None

@@ -1,1 +1,1 @@
-"""Reads the file: the lines of its keys (`places`), where paths begin (`paths`), and what is wrong (`problems`)."""
+"""Reads the file: where paths begin (`paths`), and what is wrong, on which line (`problems`)."""

@@ -26,8 +26,6 @@ _KEYS = {
 
 _ADDRESS = re.compile(r"\$\{|[A-Za-z][A-Za-z0-9+.-]*:[/:]")
 _SQLITE = re.compile(r"(jdbc:sqlite:|sqlite:///)(file:)?((?!\$\{)[^?:][^?]*)(.*)")
-_NAMED = ("rest",)
-"""Types of catalogs that may know a warehouse by a name."""
 
 
 def with_whole_paths(values: dict[str, Any], folder: Path) -> dict[str, Any]:
@@ -56,8 +54,8 @@ def of_file(values: dict[str, Any], problems: Problems) -> dict[str, Any]:
 def _whole(path: str, key: str, text: Any, section: dict[str, Any], folder: Path) -> Any:
     if not isinstance(text, str) or not text:
         return text
-    if (path, key) == ("catalog", "warehouse") and section.get("type") in _NAMED:
-        return text
+    if (path, key) == ("catalog", "warehouse") and section.get("type") == "rest":
+        return text  # It may be a name.
     if (path, key) == ("catalog", "uri"):
         return _SQLITE.sub(lambda it: f"{it[1]}{it[2] or ''}{_joined(folder, it[3])}{it[4]}", text)
     if path != "spark":

@@ -14,8 +14,6 @@ _SECONDS = 3.0
 
 _ADDRESS = re.compile(r"(?:[\w.%-]*://)?\[?([^\[\]/]+?)\]?:(\d{1,5})")
 
-_LAST_PORT = 65_535
-
 _UNKNOWN = "no such host is known"
 
 _KEY = "source.kafka.kafka.bootstrap.servers"
@@ -29,7 +27,7 @@ def refuse_unreachable(servers: str) -> None:
         Unreachable: No host has an address, or no broker accepts a connection.
     """
     places = [place for part in servers.split(",") if (place := part.strip())]
-    matches = [match for match in map(_ADDRESS.fullmatch, places) if match and 0 < int(match[2]) <= _LAST_PORT]
+    matches = [match for match in map(_ADDRESS.fullmatch, places) if match and 0 < int(match[2]) <= 65_535]
     if not matches or len(matches) < len(places):
         raise OutsideRefused(f"Kafka at {servers} cannot be asked.", f"write each address in {_KEY} as HOST:PORT.")
     pool, reasons = ThreadPoolExecutor(len(matches)), dict[str, str]()

@@ -10,8 +10,6 @@ from applier.changefeed.message import TopicPartition
 from applier.changefeed.window import OffsetRange
 from applier.consume.kafka import java
 
-_TIMEOUT_MS = 30_000
-
 _NO_ID = "AAAAAAAAAAAAAAAAAAAAAA"
 """How Kafka writes the id of a topic that has none."""
 
@@ -25,7 +23,7 @@ class KafkaAdmin:
 
     jvm: Any
     options: Mapping[str, str]
-    timeout_ms: int = _TIMEOUT_MS
+    timeout_ms: int = 30_000
     _client: Any = field(default=None, init=False)
 
     def matching(self, pattern: str) -> list[str]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -17,11 +17,19 @@ import pyarrow as pa
 from applier.changefeed.message import Messages, TopicPartition
 from applier.changefeed.window import OffsetRange, Window
 from applier.consume.kafka import java
-from applier.consume.kafka.forward_consumer import ForwardConsumer
 from applier.consume.kafka.records import KafkaRecords, RecordFile
 from applier.consume.window_size import NO_LIMIT, WindowTooLargeError
 from applier.runtime.logs import logger
 from applier.runtime.permanent_errors import chain_of
+
+FETCH_SIZE = "max.partition.fetch.bytes"
+
+_AHEAD_BYTES = 64 * 2**20
+_LARGEST_BYTES = 4 * 2**20
+_SMALLEST_BYTES = 64 * 2**10
+
+_MOST_RECORDS = 100_000
+"""Records that a poll may give: all that was fetched, and not 500 of them."""
 
 _POLL_MS = 1_000
 SILENT_SECONDS = 60.0
@@ -29,7 +37,6 @@ SILENT_SECONDS = 60.0
 
 _MOST_BYTES = 2**28
 """Bytes of values that become one array at the most: Arrow's places in it have 31 bits."""
-
 
 _MOST_ALONE = 1_000
 """Records to read one at a time before the usual consumer goes on: what follows a large one may well fit again."""
@@ -70,7 +77,75 @@ class Overfetch:
         return int(np.searchsorted(self.messages["offset"].to_numpy(), end))
 
 
-@dataclass(slots=True)
+class ForwardConsumer:
+    """A consumer whose reads each begin where the last one ended, as a rule. Options are those of Kafka's clients.
+
+    Attributes:
+        java: Kafka's own consumer, once a read has begun.
+
+    Every method raises Py4JJavaError with what Kafka's client raised.
+    """
+
+    def __init__(self, jvm: Any, options: Mapping[str, str]) -> None:
+        self._jvm = jvm
+        self._options = options
+        self.java: Any = None
+        self._fetch_size = 0
+        self._places: dict[TopicPartition, Any] = {}
+        self._at: dict[TopicPartition, int] = {}
+        self._others: dict[TopicPartition, int] = {}
+
+    def begin(self, starts: Mapping[TopicPartition, int]) -> dict[TopicPartition, Any]:
+        """Go to an offset of each of some partitions, and read no others; returns Java's names of these.
+
+        Others stay assigned: what was fetched of them would be lost.
+        """
+        # A read that does not come to its end leaves no position that is certain.
+        at, self._at = self._at, {}
+        places = self._places if at else {}
+        new = java.places(self._jvm, (place for place in starts if place not in places))
+        self._places = places | new
+        size = fetch_size(len(self._places))
+        if self.java is None or size != self._fetch_size:
+            self.close()
+            self.java, self._fetch_size = java.consumer(self._jvm, in_bulk(self._options, len(self._places))), size
+            at = {}
+        self._others = at
+        if new or not at:
+            self.java.assign(java.listed(self._jvm, self._places.values()))
+        chosen = {place: self._places[place] for place in starts}
+        self.java.pause(self.java.assignment())
+        self.java.resume(java.listed(self._jvm, chosen.values()))
+        for place, offset in starts.items():
+            if place in new or at.get(place) != offset:
+                self.java.seek(chosen[place], offset)
+        return chosen
+
+    def end(self, positions: Mapping[TopicPartition, int]) -> None:
+        """Record that a read ended, with the offset to read next of each partition."""
+        self._at = {**self._others, **positions}
+
+    def close(self) -> None:
+        """End the connections; the next read makes new ones."""
+        if self.java is not None:
+            self.java.close(java.duration(self._jvm, java.CLOSE_MS))
+        self.java = None
+
+
+def in_bulk(options: Mapping[str, str], partitions: int, records: int = _MOST_RECORDS) -> dict[str, str]:
+    """Options of a consumer that reads so many partitions as fast as it can, and gives so many records at once."""
+    return {FETCH_SIZE: str(fetch_size(partitions)), **options, "max.poll.records": str(records)}
+
+
+def fetch_size(partitions: int) -> int:
+    """Bytes that a broker may send of a partition at once, so that those of all fit into memory.
+
+    With Kafka's 1 MiB and few partitions, requests take a third of the reading time.
+    """
+    share = _AHEAD_BYTES >> max(0, partitions - 1).bit_length()
+    return min(_LARGEST_BYTES, max(_SMALLEST_BYTES, share))
+
+
 class KafkaClient:
     """The consumer of one cluster, with the options of Kafka's clients; `read` may hold `most_bytes` of messages.
 
@@ -79,16 +154,12 @@ class KafkaClient:
     Every method raises Py4JJavaError with what Kafka's client raised.
     """
 
-    jvm: Any
-    options: Mapping[str, str]
-    most_bytes: int = NO_LIMIT
-    _consumer: ForwardConsumer = field(init=False)
-    _file: RecordFile | None = field(default=None, init=False)
-    _overfetch: dict[TopicPartition, Overfetch] = field(default_factory=dict, init=False)
-    _at: dict[TopicPartition, int] = field(default_factory=dict, init=False)
-
-    def __post_init__(self) -> None:
-        self._consumer = ForwardConsumer(self.jvm, self.options)
+    def __init__(self, jvm: Any, options: Mapping[str, str], most_bytes: int = NO_LIMIT) -> None:
+        self.jvm, self.options, self.most_bytes = jvm, options, most_bytes
+        self._consumer = ForwardConsumer(jvm, options)
+        self._file: RecordFile | None = None
+        self._overfetch: dict[TopicPartition, Overfetch] = {}
+        self._at: dict[TopicPartition, int] = {}
 
     def read(self, window: Window) -> Messages:
         """The messages of a window.

@@ -12,7 +12,6 @@ from pyspark.sql import SparkSession
 from applier.changefeed.message import PartitionMessages
 from applier.changefeed.window import Window
 from applier.consume.kafka import client, java
-from applier.consume.kafka.forward_consumer import in_bulk
 from applier.consume.kafka.records import block_messages
 
 _MOST_RECORDS = 10_000
@@ -34,7 +33,7 @@ def topic_blocks(
     most = max(len(window.ranges) for window in windows)
     # No number of bytes limits a poll: Kafka counts them compressed.
     records = max(1, min(_MOST_RECORDS, at_once // _LEAST_POLLS))
-    own = java.consumer_properties(jvm, in_bulk(options, most, records))
+    own = java.consumer_properties(jvm, client.in_bulk(options, most, records))
     reader = java.named(jvm, "applier.TopicReader")(own, int(client.SILENT_SECONDS * 1000))
     texts = context._jsc.parallelize(java.listed(jvm, map(_text, windows)), len(windows))  # noqa: SLF001 - as above
     return RDD(texts.mapPartitions(reader), context, NoOpSerializer())

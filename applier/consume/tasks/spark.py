@@ -73,10 +73,7 @@ class TaskRows:
         return max(1, self._context.defaultParallelism)
 
     def run(self, blocks: Blocks, job: KeepingPass[R]) -> tuple[list[R], TaskRows]:
-        """Run a job on the messages of each partition of some blocks.
-
-        Returns:
-            What each task found, and the rows that they keep.
+        """Run a job on the messages of each partition of some blocks: what each task found, and the rows they keep.
 
         Raises:
             TasksFullError: It wants more memory than there is.
@@ -106,14 +103,9 @@ class TaskRows:
         return settled(pickle.loads(memoryview(each)[_HEAD:]) for each in found), self  # noqa: S301
 
     def stage(self, routes: npt.NDArray[np.int32], work: StageWork) -> dict[int, Any]:
-        """Bring pieces of rows to tasks, and do work on them.
+        """Bring pieces of rows to tasks, do work on them, and return what it returned, picklable, for each target.
 
-        Args:
-            routes: Which pieces: rows of task, part, piece and target; targets from 0 on without a gap.
-            work: Takes the number of its target and the pieces; what it returns must be picklable.
-
-        Returns:
-            What it returned for each target.
+        The routes say which pieces: rows of task, part, piece and target; targets from 0 on without a gap.
 
         Raises:
             TransientError, TerminalError: Pieces are gone, and cannot be read again, or a task failed.

@@ -7,7 +7,7 @@ import re
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 
 from applier.errors import ConfigError
@@ -15,15 +15,13 @@ from applier.errors import ConfigError
 SUPPORTED = (17, 21)
 """Releases that both Spark 4.1 and Iceberg 1.12 are built and tested for."""
 
-_SYSTEM_HOMES = Path("/usr/lib/jvm")
-
 _WAY_OUT = (
     "install openjdk-17-jre-headless or openjdk-21-jre-headless (apt), java-21-openjdk-headless (dnf) or openjdk@21 "
     "(brew), or set JAVA_HOME to the folder of one."
 )
 
 
-def find(environment: Mapping[str, str] | None = None, system_homes: Path = _SYSTEM_HOMES) -> Path:
+def find(environment: Mapping[str, str] | None = None, system_homes: Path = Path("/usr/lib/jvm")) -> Path:
     """Return the home directory of Java 17 or 21: JAVA_HOME, then `java` on the PATH, then the system's folder.
 
     Raises:
@@ -32,7 +30,7 @@ def find(environment: Mapping[str, str] | None = None, system_homes: Path = _SYS
     variables = os.environ if environment is None else environment
     named = variables.get("JAVA_HOME")
     unfit = [f"{named} (no bin/java)"] if named and not Path(named, "bin", "java").is_file() else []
-    for home in _candidates(variables, system_homes):
+    for home in _homes(variables, system_homes):
         found = release(home)
         if found in SUPPORTED:
             return home
@@ -42,23 +40,12 @@ def find(environment: Mapping[str, str] | None = None, system_homes: Path = _SYS
     raise ConfigError([f"Spark needs Java {' or '.join(map(str, SUPPORTED))}, but {places} {others}; {_WAY_OUT}"])
 
 
-def _candidates(variables: Mapping[str, str], system_homes: Path) -> Iterator[Path]:
-    seen: set[Path] = set()
-    for home in _homes(variables, system_homes):
-        resolved = home.resolve()
-        if resolved not in seen and (resolved / "bin" / "java").is_file():
-            seen.add(resolved)
-            yield resolved
-
-
-def _homes(variables: Mapping[str, str], system_homes: Path) -> Iterator[Path]:
-    if variables.get("JAVA_HOME"):
-        yield Path(variables["JAVA_HOME"])
-    on_path = shutil.which("java", path=variables.get("PATH", ""))
-    if on_path:
-        yield Path(on_path).resolve().parent.parent
-    if system_homes.is_dir():
-        yield from sorted(system_homes.iterdir())
+def _homes(variables: Mapping[str, str], system_homes: Path) -> list[Path]:
+    homes = [Path(variables["JAVA_HOME"])] if variables.get("JAVA_HOME") else []
+    if on_path := shutil.which("java", path=variables.get("PATH", "")):
+        homes.append(Path(on_path).resolve().parent.parent)
+    homes += sorted(system_homes.iterdir()) if system_homes.is_dir() else []
+    return [home for home in dict.fromkeys(map(Path.resolve, homes)) if (home / "bin" / "java").is_file()]
 
 
 def release(home: Path) -> int | None:

@@ -68,8 +68,6 @@ _SHRINKING_COLLECTIONS = 4
 _ARENAS = "2"
 """Pools of C's `malloc` in the JVM. In glibc's eight for each core what Zstandard took and gave back would stay."""
 
-_USER_JARS = ("spark.jars", "spark.jars.packages")
-
 _NOISE = re.compile(
     r"WARNING: Using incubator modules: jdk\.incubator\.vector|Picked up JAVA_TOOL_OPTIONS:"
     r"|\s|Caused by: |Suppressed: |Traceback \(most recent call last\):"
@@ -173,7 +171,7 @@ def _with_jars(spark: Mapping[str, str], own: Sequence[Path], *, local: bool) ->
     Spark copies what `spark.jars` names at every start, and loads it by a class loader of its own, which the
     archive of classes does not cover. Executors elsewhere, and jars of the user that must see ours, need just that.
     """
-    if not local or any(key in spark for key in _USER_JARS):
+    if not local or any(key in spark for key in ("spark.jars", "spark.jars.packages")):
         listed = _joined(spark.get("spark.jars"), *map(str, own))
         options = {} if local else java_options.of_executors(spark)
         return {"spark.jars": listed, "spark.driver.extraJavaOptions": java_options.of_driver(spark), **options}

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import errno
+import gc
 import os
-import time
+import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
 from typing import TYPE_CHECKING, TypeVar, cast
+from zipimport import zipimporter
 
 from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
+from tenacity import Retrying, retry_if_exception_type, stop_after_attempt, wait_chain, wait_fixed
 
 from applier.errors import ApplierError, TransientError, worst
 from applier.runtime.permanent_errors import SPARK, Cause, chain_of, refusal, told
@@ -19,9 +22,6 @@ from applier.runtime.tasks.task_error import PYTHON, defect, is_of_code
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
-import gc
-import sys
-from zipimport import zipimporter
 
 _FIRST_TASKS = 3
 """Tasks until what a process keeps for the next ones is there: code that is loaded late, and what decoders remember."""
@@ -84,15 +84,16 @@ def _outcome(work: Callable[[_Part], _Result], part: _Part) -> _Result | Applier
     spare_the_next()
     # Spark tries a task that fails again, and what it says of that may hold rows. An error that is returned ends the
     # job, and one request that a storage does not answer is to end none of hours.
-    pauses = iter(_PAUSES)
-    while True:
-        try:
-            return work(part)
-        except ApplierError as error:
-            pause = next(pauses, None) if isinstance(error, TransientError) else None
-            if pause is None:
-                return error
-            time.sleep(pause)
+    again = Retrying(
+        retry=retry_if_exception_type(TransientError),
+        wait=wait_chain(*map(wait_fixed, _PAUSES)),
+        stop=stop_after_attempt(1 + len(_PAUSES)),
+        reraise=True,
+    )
+    try:
+        return again(work, part)
+    except ApplierError as error:
+        return error
 
 
 @contextmanager

@@ -10,7 +10,7 @@ from unittest.mock import Mock
 import pytest
 
 from applier.consume import runner
-from applier.consume.runner import SourceRunner, ahead
+from applier.consume.runner import Runner, ahead
 from applier.runtime.places import Places
 
 
@@ -23,7 +23,7 @@ def test_no_more_processes_decode_than_there_are_processors(
     monkeypatch.setattr(runner, "WorkerPool", pool)
     monkeypatch.setattr("os.cpu_count", lambda: processors)
 
-    SourceRunner(cast("Any", None), cast("Any", SimpleNamespace(slots=slots)), Places())
+    Runner(cast("Any", None), cast("Any", SimpleNamespace(slots=slots)), Places())
 
     pool.assert_called_once_with(size)
 

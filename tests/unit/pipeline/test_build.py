@@ -97,7 +97,7 @@ def test_a_catalog_in_a_database_is_held_against_its_warehouse_too(
     got_as_far = mock.Mock(side_effect=CheckpointConflict("It got as far."))
     monkeypatch.setattr("applier.pipeline.build.Control.open", got_as_far)
 
-    with capture_logs() as said, stop_signals(), pytest.raises(TerminalError) as refused:
+    with capture_logs() as said, stop_signals(60), pytest.raises(TerminalError) as refused:
         taken(world.config, catalog, mock.Mock(), cast("Any", None), None, take_over=False)
 
     assert refused.value.what.startswith("The catalog at jdbc:postgresql://db/lake has") is is_refused
@@ -124,7 +124,7 @@ def test_a_start_is_left_at_once(
     monkeypatch.setattr(SparkContext, "_gateway", None)
     monkeypatch.setattr(spark_session, "_start_jvm", start)
     monkeypatch.setattr("os._exit", lambda code: None)
-    with stop_signals(), pytest.raises(StopRequested), assembled(World(tmp_path).config):
+    with stop_signals(60), pytest.raises(StopRequested), assembled(World(tmp_path).config):
         pytest.fail("it began")
 
     assert capfd.readouterr().err.endswith("Stopped while waiting; nothing was left half done.\n")
@@ -145,7 +145,7 @@ def test_a_stop_that_leaves_work_undone_says_so_and_fails(
 def test_the_changefeed_is_not_taken_after_a_stop_request(tmp_path: Path) -> None:
     """The catalog is not even asked."""
     nothing = cast("Any", None)
-    with stop_signals():
+    with stop_signals(60):
         signal.raise_signal(signal.SIGTERM)
         with pytest.raises(StopRequested):
             taken(World(tmp_path).config, nothing, nothing, nothing, nothing, take_over=False)

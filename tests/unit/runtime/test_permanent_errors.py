@@ -142,14 +142,14 @@ def test_each_try_of_an_outage_says_how_long_it_may_last(monkeypatch: pytest.Mon
 
 def test_a_stop_request_ends_a_wait_and_not_a_step() -> None:
     """The handler of a signal leaves the call that waits; without a wait it takes note alone."""
-    with stop_signals() as stop:
+    with stop_signals(60) as stop:
         assert not stop.is_set()
         signal.raise_signal(signal.SIGTERM)
         assert stop.is_set()
         with pytest.raises(StopRequested):
             STOPPING.pause(60)
     calls = 0
-    with stop_signals():
+    with stop_signals(60):
 
         def call() -> None:
             nonlocal calls
@@ -184,7 +184,7 @@ def test_a_command_that_ended_in_time_is_not_given_up(monkeypatch: pytest.Monkey
 
 def test_a_stop_request_ends_with_its_command() -> None:
     """What the same process calls after the command waits as long as it has to."""
-    with stop_signals():
+    with stop_signals(60):
         signal.raise_signal(signal.SIGTERM)
 
     STOPPING.pause(0)
@@ -192,12 +192,12 @@ def test_a_stop_request_ends_with_its_command() -> None:
 
 def test_a_closed_terminal_asks_to_stop_and_nohup_does_not() -> None:
     """SIGHUP is a stop request; a process that was started to outlive its terminal goes on."""
-    with stop_signals() as stop:
+    with stop_signals(60) as stop:
         signal.raise_signal(signal.SIGHUP)
         assert stop.is_set()
     before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
     try:
-        with stop_signals() as stop:
+        with stop_signals(60) as stop:
             signal.raise_signal(signal.SIGHUP)
             assert not stop.is_set()
         assert signal.getsignal(signal.SIGHUP) is signal.SIG_IGN

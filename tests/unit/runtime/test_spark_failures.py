@@ -9,7 +9,6 @@ import pytest
 from py4j.protocol import Py4JJavaError
 
 from applier.errors import ApplierError, TerminalError, TransientError, ValueRefused
-from applier.runtime.tasks import spark
 from applier.runtime.tasks.spark import map_in_tasks, reported
 
 
@@ -62,7 +61,7 @@ def _session() -> Any:
 def pauses(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     """The pauses of tasks, which take no time."""
     taken = list[float]()
-    monkeypatch.setattr(spark, "time", SimpleNamespace(sleep=taken.append))
+    monkeypatch.setattr("tenacity.nap.time", SimpleNamespace(sleep=taken.append))
     return taken
 
 

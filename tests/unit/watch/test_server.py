@@ -30,7 +30,7 @@ def _free() -> int:
 
 RESOURCES = {
     "/": Resource(lambda: Answer(b"page " * 100, "text/html")),
-    "/healthz": Resource(lambda: Answer(b"alive\n"), True),
+    "/healthz": Resource(lambda: Answer(b"alive\n"), is_open=True),
 }
 
 

@@ -126,7 +126,7 @@ def steps(*backlogs: int | None, seconds: Mapping[str, float] | None = None) -> 
 )
 def test_one_sentence_says_why(found: StatusReport, sentence: str | None) -> None:
     """Where the steps show it; nothing is made up from figures that are unknown."""
-    assert explained(found) == sentence
+    assert explained(found, found.partitions) == sentence
 
 
 def test_without_an_applier_the_steps_are_not_the_reason() -> None:
@@ -136,7 +136,7 @@ def test_without_an_applier_the_steps_are_not_the_reason() -> None:
 
     released = replace(found, holder=replace(found.holder, released=True))
 
-    assert explained(released) == "No applier follows the changefeed now, so the lag grows."
+    assert explained(released, released.partitions) == "No applier follows the changefeed now, so the lag grows."
 
 
 def test_a_partition_is_named_also_where_no_step_is_left_to_look_at() -> None:

@@ -27,8 +27,8 @@ from applier.errors import ConfigError, TerminalError, TransientError
 from applier.pipeline.step import Pipeline, Step
 from applier.runtime.logs import StatusLine, Stopwatch
 from applier.watch import traces
-from applier.watch.traces import Collector, Traces, traced
-from applier.watch.watching import tracing
+from applier.watch.traces import Collector, traced
+from applier.watch.watching import Attempt, tracing
 
 LINE = StatusLine(
     step=4,
@@ -75,9 +75,9 @@ class Feed:
         """The same, as a pipeline."""
         return cast("Pipeline", self)
 
-    def attempt(self, found: Traces) -> Step:
+    def attempt(self, found: Attempt) -> Step:
         """One attempt at a step."""
-        return found.attempt(self.pipeline, self.step)
+        return found(self.pipeline, self.step)
 
 
 def _moved(line: StatusLine = LINE) -> Step:
@@ -88,7 +88,7 @@ def _fails(error: Exception) -> Step:
     raise error
 
 
-def _spans(config: Config, work: Callable[[Traces], object]) -> list[ReadableSpan]:
+def _spans(config: Config, work: Callable[[Attempt], object]) -> list[ReadableSpan]:
     exporter = InMemorySpanExporter()
     with traced(config, exporter) as found:
         work(found)
@@ -139,7 +139,7 @@ def test_a_step_that_fails_shows_the_class_of_its_error_and_where_it_arose() -> 
     """And nothing of the message, which may name tables; the error goes on. Numbers are not known."""
     feed = Feed(lambda: _fails(TransientError("the lake is away")))
 
-    def work(found: Traces) -> None:
+    def work(found: Attempt) -> None:
         with pytest.raises(TransientError):
             feed.attempt(found)
 
@@ -155,10 +155,10 @@ def test_an_attempt_that_fails_before_its_first_stage_has_no_stages_of_the_last_
     """They would come before it."""
     feed = Feed(_moved)
 
-    def work(found: Traces) -> None:
+    def work(found: Attempt) -> None:
         feed.attempt(found)
         with pytest.raises(TerminalError):
-            found.attempt(feed.pipeline, lambda: _fails(TerminalError("held by another")))
+            found(feed.pipeline, lambda: _fails(TerminalError("held by another")))
 
     assert [span.name for span in _spans(_config(), work)] == ["read", "apply", "step", "step"]
 
@@ -168,9 +168,9 @@ def test_a_run_hands_over_every_attempt_at_a_step() -> None:
     feed = Feed(_moved, lambda: _fails(TerminalError("no more")))
     follower = cast("Follower", SimpleNamespace(pipeline=feed, turn=feed.step))
 
-    def work(found: Traces) -> None:
+    def work(found: Attempt) -> None:
         with pytest.raises(TerminalError):
-            follow(follower, threading.Event(), Reports(lambda status: None, attempt=found.attempt))
+            follow(follower, threading.Event(), Reports(lambda status: None, attempt=found))
 
     steps = [span for span in _spans(_config(), work) if span.name == "step"]
     assert [step.status.status_code for step in steps] == [StatusCode.UNSET, StatusCode.ERROR]
@@ -303,7 +303,7 @@ def test_without_an_endpoint_nothing_of_opentelemetry_is_loaded() -> None:
 import sys
 from applier.commands import run
 from applier.config import settings
-from applier.watch.watching import tracing, watching
+from applier.watch.watching import Attempt, tracing, watching
 config = settings.parse({BASE!r})
 with watching(config), tracing(config) as attempt:
     assert attempt(None, lambda: "made") == "made"

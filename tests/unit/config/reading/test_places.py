@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from applier.config.reading.places import line_of, lines_of
+from applier.config.reading.problems import line_of, lines_of
 from applier.config.settings import load
 from applier.errors import ConfigError
 

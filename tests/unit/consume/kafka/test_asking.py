@@ -31,7 +31,7 @@ def test_a_stop_request_does_not_wait_for_an_answer(number: signal.Signals, monk
     for question in ("bounds", "topic_ids", "offsets_at"):
         monkeypatch.setattr(KafkaAdmin, question, wait)
     for ask in (source.bounds, source.topic_ids, lambda: source.offsets_at(0)):
-        with stop_signals(), pytest.raises(StopRequested):
+        with stop_signals(60), pytest.raises(StopRequested):
             ask()
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from applier.consume.kafka.forward_consumer import fetch_size
+from applier.consume.kafka.client import fetch_size
 
 
 @pytest.mark.parametrize("partitions", [1, 2, 8, 16, 17, 64, 100, 1_000])
