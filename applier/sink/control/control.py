@@ -90,14 +90,14 @@ class Control:
         """All rows that a control table has now, without some columns."""
         if (table := self.tables.get(kind)) is None:
             return []
-        table.refresh()
+        table.table.refresh()
         return table.rows(without).to_pylist()
 
     def last_checkpoint(self) -> Checkpoint | None:
         """The newest checkpoint, of any epoch; None for a new changefeed. Reads one small file."""
         if (table := self.tables.get(CHECKPOINTS)) is None:
             return None
-        table.refresh()
+        table.table.refresh()
         return newest_checkpoint(table.newest().to_pylist())
 
     def take(
@@ -131,7 +131,7 @@ class Control:
             attempts -= 1
             for kind in _GROWING:
                 # The holder before may have written since they were opened here, up to the checkpoint that was read.
-                self.tables[kind].refresh()
+                self.tables[kind].table.refresh()
             try:
                 return self._append(taken, last), grant.because
             except CheckpointConflict:
@@ -146,9 +146,9 @@ class Control:
         Raises:
             CheckpointConflict: Another process has taken the changefeed.
         """
-        for append_table in (self.tables[kind] for kind in (TABLE_VERSIONS, SCHEMA_CHANGES, DEAD_LETTERS)):
-            append_table.refresh()
-            fence(append_table.table, self.changefeed, self._epoch, upto, unwritten=True)
+        for table in (self.tables[kind].table for kind in (TABLE_VERSIONS, SCHEMA_CHANGES, DEAD_LETTERS)):
+            table.refresh()
+            fence(table, self.changefeed, self._epoch, upto, unwritten=True)
 
     def confirm(self) -> None:
         """Make sure that this process still holds the changefeed; reads the catalog and writes nothing. Any thread may.
@@ -159,9 +159,9 @@ class Control:
             CheckpointConflict: Another process has taken the changefeed, or this one never did.
         """
         with self._one_thread:
-            checkpoints = self.tables[CHECKPOINTS]
+            checkpoints = self.tables[CHECKPOINTS].table
             checkpoints.refresh()
-            if self._last is None or checkpoints.table.setting(HOLDER) != self._last.holder.token:
+            if self._last is None or checkpoints.setting(HOLDER) != self._last.holder.token:
                 raise self._overtaken(self._last)
 
     def append_checkpoint(self, checkpoint: Checkpoint) -> None:

@@ -7,7 +7,7 @@ import struct
 import uuid
 import zlib
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import groupby
@@ -84,7 +84,7 @@ def stage_vectors(
     if not hits:
         return result
     merged = {path: (files[path].deleted or BitMap64()) | positions for path, positions in hits.items()}
-    body, blobs = puffin((path, encode_vector(positions), len(positions)) for path, positions in merged.items())
+    body, blobs = puffin(merged)
     location = locate(f"{uuid.uuid4()}-deletes.puffin")
     write_bytes(storage, location, body)
     for path, positions in merged.items():
@@ -168,16 +168,13 @@ def decode_vector(blob: bytes) -> BitMap64:
     return BitMap64.deserialize(body[4:])
 
 
-def puffin(vectors: Iterable[tuple[str, bytes, int]]) -> tuple[bytes, dict[str, tuple[int, int]]]:
-    """A Puffin file of deletion vectors, each given as the path of its data file, its blob and its number of positions.
-
-    Returns:
-        The file's bytes; offset and length of each blob by path of its data file.
-    """
+def puffin(vectors: Mapping[str, BitMap64]) -> tuple[bytes, dict[str, tuple[int, int]]]:
+    """A Puffin file of deletion vectors by path of their data file: its bytes, and offset and length of each blob."""
     body = bytearray(PUFFIN_MAGIC)
     places: dict[str, tuple[int, int]] = {}
     blobs = []
-    for path, blob, rows in vectors:
+    for path, positions in vectors.items():
+        blob = encode_vector(positions)
         places[path] = (len(body), len(blob))
         metadata = {
             "type": "deletion-vector-v1",
@@ -186,7 +183,7 @@ def puffin(vectors: Iterable[tuple[str, bytes, int]]) -> tuple[bytes, dict[str, 
             "sequence-number": -1,
             "offset": len(body),
             "length": len(blob),
-            "properties": {"referenced-data-file": path, "cardinality": str(rows)},
+            "properties": {"referenced-data-file": path, "cardinality": str(len(positions))},
         }
         blobs.append(metadata)
         body += blob
