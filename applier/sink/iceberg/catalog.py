@@ -89,9 +89,9 @@ class Catalog:
         """Create a table without rows; its namespace is made if it is missing.
 
         Of the columns, nullability gives `required` and metadata `doc` the comment. Those of the key become the
-        identifier fields; Iceberg allows no float or double among them, so a key with one is left out. Rows are sorted
-        by `sort`, names in ascending order. Format version 2 is for older readers. The catalog chooses the root of the
-        files where no location is given: as for a table named `home`, which this one becomes, if it takes that.
+        identifier fields (see `schema_json`). Rows are sorted by `sort`, names in ascending order. Format version 2 is
+        for older readers. The catalog chooses the root of the files where no location is given: as for a table named
+        `home`, which this one becomes, if it takes that.
 
         Raises:
             TableMismatch: Iceberg refuses these columns, this partition spec or this name.
@@ -99,7 +99,7 @@ class Catalog:
         """
         for name in {identifier, home or identifier}:
             self.ensure_namespace(name[:-1])
-        schema = schema_json(columns, identifying(columns, key))
+        schema = schema_json(columns, key)
         try:
             with translated(f"Cannot create table {'.'.join(identifier)}"):
 
@@ -249,11 +249,6 @@ def _sort_json(schema: TableSchema, columns: Sequence[str | SortField]) -> dict[
         for field in sorted_by
     ]
     return {"order-id": 1, "fields": fields}
-
-
-def identifying(columns: pa.Schema, key: Sequence[str]) -> Sequence[str]:
-    """Columns of the identifier fields: those of the key, unless one of them is a float."""
-    return () if any(pa.types.is_floating(columns.field(name).type) for name in key) else key
 
 
 def _field_id(schema: TableSchema, column: str) -> int:

@@ -14,7 +14,7 @@ import pyarrow as pa
 from applier.errors import BY_HAND, OutsideRefused
 from applier.sink.format.own_columns import COLUMNS
 from applier.sink.format.types import schema_json
-from applier.sink.iceberg.catalog import Catalog, Identifier, identifying
+from applier.sink.iceberg.catalog import Catalog, Identifier
 from applier.sink.iceberg.commit import CommitFailure, set_properties
 from applier.sink.iceberg.java import Java, JavaError, translated
 from applier.sink.iceberg.snapshot import MAIN
@@ -87,7 +87,7 @@ def begin_anew(catalog: Catalog, table: Table, columns: pa.Schema, *, key: Seque
     Columns and options are as of `Catalog.create`.
     """
     with translated(f"Cannot replace the columns of table {table}"):
-        schema = schema_json(columns, identifying(columns, key))
+        schema = schema_json(columns, key)
         builder = catalog._builder(table.identifier, schema, options["partition"], options["sort"])
         properties = {**options["properties"], COLUMNS: ""}
         builder.withProperties(catalog.java.map(properties)).replaceTransaction().commitTransaction()
