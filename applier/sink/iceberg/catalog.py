@@ -145,14 +145,14 @@ class Catalog:
             JavaError: The catalog does not list its namespaces.
         """
         found: list[tuple[str, ...]] = []
+        waiting: list[tuple[str, ...]] = [()]
         with translated(f"Cannot list the namespaces of catalog {self.name}"):
-            waiting = [self._levels(one) for one in self.java.items(self._handle.listNamespaces())]
             while waiting:
                 namespace = waiting.pop()
                 found.append(namespace)
-                below = self._handle.listNamespaces(self._namespace(namespace))
-                waiting += [self._levels(one) for one in self.java.items(below)]
-        return found
+                below = self._handle.listNamespaces(*([self._namespace(namespace)] if namespace else ()))
+                waiting += [tuple(self.java.plain(each.levels())) for each in self.java.items(below)]
+        return found[1:]
 
     def ensure_namespace(self, namespace: tuple[str, ...]) -> None:
         """Make the namespace if it is missing; two threads may do so at once."""
@@ -199,9 +199,6 @@ class Catalog:
 
     def _namespace(self, parts: Sequence[str]) -> Any:
         return self.java.iceberg.catalog.Namespace.of(self.java.strings(parts))
-
-    def _levels(self, namespace: Any) -> tuple[str, ...]:
-        return tuple(self.java.plain(namespace.levels()))
 
     def _table(self, identifier: Identifier) -> Any:
         # As JSON in one call, where an array of Java takes one a level and more.
