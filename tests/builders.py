@@ -6,6 +6,7 @@ from typing import Any
 
 from applier.changefeed.event import Op, RowChange
 from applier.changefeed.table import Column, ColumnType, Index, TableName, TableVersion
+from applier.sink.write.stage import StagedBatch
 
 ACCOUNT = TableName("shop", "account")
 
@@ -37,3 +38,8 @@ def upsert(at: int, *, name: TableName = ACCOUNT, number: int = 1, **row: Any) -
 def delete(at: int, *, name: TableName = ACCOUNT, number: int = 1, **row: Any) -> RowChange:
     """A deleted row."""
     return RowChange(name, number, at, Op.DELETE, row, None)
+
+
+def added(staged: StagedBatch) -> int:
+    """Rows of the files that a batch has become."""
+    return sum(file.records for file in staged.rows or ())

@@ -311,9 +311,9 @@ class WindowApplier:
         for name in (batch.name for batch in batches if batch.name in unfit):
             error = unfit[name]
             self.set_apart({name: error}, Why.LOST if isinstance(error, TableIncomplete) else Why.TABLE)
-        for name, applied in done.items():
-            self.not_found.note(name, applied.not_found, self.state)
-            self.commits.append((name, sum(applied.seconds.values())))
+        for name, work in done.items():
+            self.not_found.note(name, work.not_found, self.state)
+            self.commits.append((name, work.seconds))
         return {*done}
 
 

@@ -51,7 +51,7 @@ class Requests:
             return
         control = cast("Control", self.main.state.control)
         requests = control.tables[REQUESTS]
-        requests.refresh()
+        requests.table.refresh()
         # Not the head after the outcomes are written: one that came meanwhile would never be read.
         head = requests.table.snapshot_id
         if head != self._head:

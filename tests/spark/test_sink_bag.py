@@ -77,7 +77,7 @@ def test_missing_row_is_a_mismatch_only_where_the_table_is_exact(
     with pytest.raises(TableIncomplete, match="does not hold 2 rows that the feed updates or deletes"):
         apply(writer, batch, Stamp("shop", 1, 1), exact=True, is_complete=True)
 
-    assert apply(writer, batch, Stamp("shop", 1, 1), exact=False).rows_deleted == 0
+    assert apply(writer, batch, Stamp("shop", 1, 1), exact=False).deletes.state == {}
 
 
 def test_a_column_of_another_writer_does_not_distinguish_rows(

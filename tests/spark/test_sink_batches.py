@@ -173,7 +173,7 @@ def test_new_keys_are_not_looked_up(lake: Catalog, fresh_name: Name) -> None:
 
     applied = apply(writer, feed.taken({(5,): (1, "", None)}, set()), Stamp("shop", 1, 2), exact=True)
 
-    assert (applied.rows_upserted, applied.rows_deleted) == (1, 0)
+    assert (applied.upserted, applied.deletes.state) == (1, {})
 
 
 def test_a_key_that_is_taken_for_new_and_is_there_is_never_there_twice(

@@ -317,14 +317,14 @@ def test_truncate_removes_all_rows_with_its_stamp(
     case.check()
 
 
-def test_delete_where_removes_the_named_rows(case: Case) -> None:
+def test_replace_where_removes_the_named_rows(case: Case) -> None:
     """Rows that a predicate over some columns names are removed in one stamped commit."""
-    applied = case.writer.delete_where(
+    case.writer.replace_where(
         ["v"], lambda rows: pa.array([value == 2 for value in rows["v"].to_pylist()]), Stamp("shop", 2, 3)
     )
 
     gone = {key for key, row in case.feed.rows.items() if row[0] == 2}
-    assert applied.rows_deleted == len(gone) > 0
+    assert gone
     for key in gone:
         del case.feed.rows[key]
     case.check()

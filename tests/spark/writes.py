@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from applier.changefeed.change_batch import ChangeBatch, Changes
 from applier.sink.commit.stamp import Stamp
-from applier.sink.write.table_writer import Applied, CommitWork, TableWriter
+from applier.sink.write.table_writer import CommitWork, TableWriter
 
 
 def apply(
@@ -18,7 +18,7 @@ def apply(
     exact: bool,
     is_complete: bool = False,
     lacking: Mapping[str, str] | None = None,
-) -> Applied:
+) -> CommitWork:
     """Commit changes; arguments as of `TableWriter.plan` and `CommitWork`."""
     key = batch.deletes.column_names if isinstance(batch, ChangeBatch) else None
     work = CommitWork(is_complete=is_complete, lacking=lacking or {})
@@ -27,4 +27,4 @@ def apply(
             plan = writer.plan(key, exact=exact, work=work)
             if not writer.take(work, plan.run(batch)):
                 writer.take(work, replace(plan, exact=False).run(batch))
-    return writer.applied(work)
+    return work

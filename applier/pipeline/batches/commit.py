@@ -19,7 +19,7 @@ from applier.pipeline.tables.target_tables import TargetTables
 from applier.runtime import failpoints
 from applier.runtime.pulse import PULSE
 from applier.sink.commit.stamp import OFFSETS, Stamp
-from applier.sink.write.table_writer import Applied, CommitWork, TableWriter
+from applier.sink.write.table_writer import CommitWork, TableWriter
 
 ABOUT_A_TABLE = (TableMismatch, ValueRefused, TableIncomplete, SchemaChangeRefused)
 """Errors of a commit that concern its table alone."""
@@ -38,7 +38,7 @@ def commit(
     complete: Collection[TableName],
     refused: dict[TableName, TerminalError],
     stager: Stager,
-) -> dict[TableName, Applied]:
+) -> dict[TableName, CommitWork]:
     """Commit batches of different tables, several at a time.
 
     Args:
@@ -63,7 +63,7 @@ def commit(
     def prepared(batch: Batch) -> Prepared | None:
         return guarded(batch.name, lambda: _prepared(targets, batch, tracked, stager))
 
-    def committed(item: Prepared) -> Applied | None:
+    def committed(item: Prepared) -> CommitWork | None:
         return guarded(item.name, lambda: _committed(targets, item, is_complete=item.name in complete))
 
     def each(work: Callable[[T], R], items: Sequence[T]) -> list[R]:
@@ -72,7 +72,7 @@ def commit(
     ready = [item for item in each(prepared, batches) if item is not None] if batches else []
     stager.stage_ahead([item.rows for item in ready])
     done = each(committed, ready) if ready else []
-    return {item.name: applied for item, applied in zip(ready, done, strict=True) if applied is not None}
+    return {item.name: work for item, work in zip(ready, done, strict=True) if work is not None}
 
 
 class Prepared(NamedTuple):
@@ -110,7 +110,7 @@ def _prepared(targets: TargetTables, batch: Batch, tracked: Tables, stager: Stag
     return Prepared(batch.name, writer, stamp, merging.key, exact, rows)
 
 
-def _committed(targets: TargetTables, item: Prepared, *, is_complete: bool) -> Applied | None:
+def _committed(targets: TargetTables, item: Prepared, *, is_complete: bool) -> CommitWork | None:
     """The commit of a batch: planned, staged and sent, again on a newer head where another writer is first."""
     rows, writer = item.rows, item.writer
     if rows.is_empty:
@@ -123,9 +123,8 @@ def _committed(targets: TargetTables, item: Prepared, *, is_complete: bool) -> A
             if not writer.take(work, rows.staged(plan)):
                 writer.take(work, rows.staged(replace(plan, exact=False)))
     rows.let_go()
-    applied = writer.applied(work)
-    targets.committed(writer, applied.snapshot_id)
-    return applied
+    targets.committed(writer, work.snapshot_id)
+    return work
 
 
 def _offsets(targets: TargetTables, batch: Batch) -> dict[str, str]:

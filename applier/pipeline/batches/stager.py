@@ -195,7 +195,7 @@ class RowsInTasks:
             self.stager.stage_ahead([self])
         if isinstance(self.outcome, ApplierError):
             raise self.outcome
-        return self.outcome or StagedBatch([], 0, {}, 0, {})
+        return self.outcome or StagedBatch([], {}, 0)
 
     def let_go(self) -> None:
         """See `RowsHere`: none are here."""

@@ -205,7 +205,7 @@ class Loader:
         except CheckpointConflict:
             raise _met(load.name) from None
         failpoints.reach("load-committed")
-        self.told(load.name, done.rows_upserted, size)
+        self.told(load.name, done.upserted, size)
         shown = f"{load.files} of {load.of}"
         logger().debug("files loaded", table=str(load.name), files=shown, zero_dates=staged.zero_dates)
 

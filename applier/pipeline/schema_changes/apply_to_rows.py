@@ -77,7 +77,7 @@ class RowDdlApplier:
         if names:
             chosen = self._chosen(change, table, names)
             self._refuse_absent(chosen, table, writer)
-            done = writer.delete_where(chosen.columns, chosen.predicate, stamp)
+            done = writer.replace_where(chosen.columns, chosen.predicate, stamp)
         else:
             done = writer.truncate(stamp)
         self.targets.committed(writer, done.snapshot_id)
@@ -94,7 +94,7 @@ class RowDdlApplier:
             self._refuse_absent(chosen, action.table, table)
             self._refuse_absent(chosen, action.other, other)
             coming = partial(stage_rows, table.table, other.table, other.table.snapshot_id, _checked(chosen, action))
-            done = table.exchange_where(chosen.columns, chosen.predicate, coming, self._stamp(change, table))
+            done = table.replace_where(chosen.columns, chosen.predicate, self._stamp(change, table), coming)
             self.targets.committed(table, done.snapshot_id)
         failpoints.reach("half-exchanged")
         if not is_in(other.known, change):

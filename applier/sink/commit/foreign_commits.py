@@ -147,7 +147,7 @@ def own_columns(table: Table, pending: Table | None = None) -> dict[str, str]:
         table: The table before a commit.
         pending: What a change of columns makes of it; None for a commit without one.
     """
-    text = table.writing.get(COLUMNS)
+    text = table.file_layout.properties.get(COLUMNS)
     if pending is None:
         return {} if text else {COLUMNS: OwnColumns.of(table.schema).to_text()}
     own = OwnColumns.read(text) if text else OwnColumns.of(table.schema)

@@ -57,10 +57,6 @@ class Stamp:
         """The entries that the snapshot's summary has room for."""
         return {key: value for key, value in self.entries().items() if len(value) <= SUMMARY_LENGTH}
 
-    def is_in(self, properties: Mapping[str, str]) -> bool:
-        """Whether exactly this stamp is the newest of a table."""
-        return all(properties.get(key) == value for key, value in self.entries().items())
-
 
 def read(properties: Mapping[str, str]) -> Stamp | None:
     """The newest stamp in the properties of a table; None where no applier has written it.

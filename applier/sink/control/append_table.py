@@ -100,10 +100,6 @@ class AppendOnlyTable:
             self._expire()
         return committer.made
 
-    def refresh(self) -> None:
-        """Look at what is there now."""
-        self.table.refresh()
-
     def newest(self) -> pa.Table:
         """Rows of the newest append; more where it was a fold, all where maintenance has removed its file."""
         path = self.table.setting(NEWEST)

@@ -6,7 +6,7 @@ The classes are the form: a member that one of them gets is written and read wit
 from __future__ import annotations
 
 import collections.abc
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import is_dataclass
 from functools import cache
 from types import UnionType
@@ -125,7 +125,10 @@ def plain(kind: Any, value: Any, places: list[_Object]) -> Any:
     if isinstance(value, Mapping):
         found = {key: plain(inner[1], item, places) for key, item in value.items()}
         names = _members(inner[0])
-        return [_entry(names, key, member, found[key]) for key in sorted(found)] if names else found
+        if not names:
+            return found
+        entries = [(dict(zip(names, key, strict=True)), found[key]) for key in sorted(found)]
+        return [entry | ({member: item} if member else item) for entry, item in entries]
     if kind is tuple:
         return [plain(inner[0], item, places) for item in value]
     written = {name: plain(of, getattr(value, name), places) for name, of in _members(kind).items()}
@@ -134,10 +137,6 @@ def plain(kind: Any, value: Any, places: list[_Object]) -> Any:
     if not isinstance(value, _SHORT):
         return written
     return {name: item for name, item in written.items() if item or (name in _KEPT and item is not None)}
-
-
-def _entry(names: Iterable[str], key: Any, member: str, value: Any) -> _Object:
-    return dict(zip(names, key, strict=True)) | ({member: value} if member else value)
 
 
 def _put(place: _Object, places: list[_Object]) -> int | None:

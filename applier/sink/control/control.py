@@ -83,23 +83,21 @@ class Control:
             TableMismatch: There are tables of those names that are not ours.
         """
         where = namespace or (namespace_of(changefeed),)
-        tables: dict[ControlTable, AppendOnlyTable] = {}
-        for kind in CONTROL_TABLES:
-            tables[kind] = AppendOnlyTable.open(catalog, where, kind, is_first=is_new)
+        tables = {kind: AppendOnlyTable.open(catalog, where, kind, is_first=is_new) for kind in CONTROL_TABLES}
         return Control(changefeed, tables)
 
     def rows(self, kind: ControlTable, without: Collection[str] = ()) -> list[dict[str, Any]]:
         """All rows that a control table has now, without some columns."""
         if (table := self.tables.get(kind)) is None:
             return []
-        table.refresh()
+        table.table.refresh()
         return table.rows(without).to_pylist()
 
     def last_checkpoint(self) -> Checkpoint | None:
         """The newest checkpoint, of any epoch; None for a new changefeed. Reads one small file."""
         if (table := self.tables.get(CHECKPOINTS)) is None:
             return None
-        table.refresh()
+        table.table.refresh()
         return newest_checkpoint(table.newest().to_pylist())
 
     def take(
@@ -133,7 +131,7 @@ class Control:
             attempts -= 1
             for kind in _GROWING:
                 # The holder before may have written since they were opened here, up to the checkpoint that was read.
-                self.tables[kind].refresh()
+                self.tables[kind].table.refresh()
             try:
                 return self._append(taken, last), grant.because
             except CheckpointConflict:
@@ -148,9 +146,9 @@ class Control:
         Raises:
             CheckpointConflict: Another process has taken the changefeed.
         """
-        for append_table in (self.tables[kind] for kind in (TABLE_VERSIONS, SCHEMA_CHANGES, DEAD_LETTERS)):
-            append_table.refresh()
-            fence(append_table.table, self.changefeed, self._epoch, upto, unwritten=True)
+        for table in (self.tables[kind].table for kind in (TABLE_VERSIONS, SCHEMA_CHANGES, DEAD_LETTERS)):
+            table.refresh()
+            fence(table, self.changefeed, self._epoch, upto, unwritten=True)
 
     def confirm(self) -> None:
         """Make sure that this process still holds the changefeed; reads the catalog and writes nothing. Any thread may.
@@ -161,9 +159,9 @@ class Control:
             CheckpointConflict: Another process has taken the changefeed, or this one never did.
         """
         with self._one_thread:
-            checkpoints = self.tables[CHECKPOINTS]
+            checkpoints = self.tables[CHECKPOINTS].table
             checkpoints.refresh()
-            if self._last is None or checkpoints.table.setting(HOLDER) != self._last.holder.token:
+            if self._last is None or checkpoints.setting(HOLDER) != self._last.holder.token:
                 raise self._overtaken(self._last)
 
     def append_checkpoint(self, checkpoint: Checkpoint) -> None:
@@ -227,7 +225,7 @@ class Control:
         return self._last.epoch
 
     def _append(self, checkpoint: Checkpoint, last: Checkpoint | None) -> Checkpoint:
-        checkpoint = replace(checkpoint, control_rows=self._control_rows(last))
+        checkpoint = replace(checkpoint, control_rows={kind.name: self._grown(kind, last) for kind in _GROWING})
         # An append whose answer was lost may be there already; the same step written again takes its place.
         places = (_place(last), _place(checkpoint))
 
@@ -242,15 +240,12 @@ class Control:
         self._last = checkpoint
         return checkpoint
 
-    def _control_rows(self, last: Checkpoint | None) -> dict[str, int]:
-        """Rows of the tables that only grow.
+    def _grown(self, kind: ControlTable, last: Checkpoint | None) -> int:
+        """Rows of a table that only grows.
 
         Raises:
-            TerminalError: One was set back: what it lacks would be taken for never decided, or made up for.
+            TerminalError: It was set back: what it lacks would be taken for never decided, or made up for.
         """
-        return {kind.name: self._grown(kind, last) for kind in _GROWING}
-
-    def _grown(self, kind: ControlTable, last: Checkpoint | None) -> int:
         table = self.tables[kind]
         size, before = table.size, 0 if last is None or table.is_lost else last.control_rows.get(kind.name, 0)
         if size < before:
@@ -292,13 +287,12 @@ class Control:
 
 
 def _taken(last: Checkpoint | None, holder: Holder, lost_epoch: int, *, is_over: bool) -> Checkpoint:
-    clock = holder.since
     if last is None:
         return Checkpoint(
             epoch=lost_epoch + 1,
             step=0,
             resolved_ts=0,
-            written_at=clock,
+            written_at=holder.since,
             holder=holder,
             unfenced=lost_epoch,
             is_lost=lost_epoch > 0,
@@ -307,7 +301,7 @@ def _taken(last: Checkpoint | None, holder: Holder, lost_epoch: int, *, is_over:
         last,
         epoch=last.epoch + 1,
         step=last.step + 1,
-        written_at=clock,
+        written_at=holder.since,
         holder=holder,
         released=False,
         unfenced=last.unfenced if is_over else last.epoch,

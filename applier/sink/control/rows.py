@@ -140,43 +140,42 @@ class TableRequest:
 
 def checkpoint_row(checkpoint: Checkpoint) -> pa.Table:
     """Row of `CHECKPOINTS`."""
-    row = CHECKPOINTS.row(
-        checkpoint,
-        resolved_at=wall_clock(checkpoint.resolved_ts) if checkpoint.resolved_ts else None,
-        written_at=datetime.fromtimestamp(checkpoint.written_at / 1000, tz=UTC),
-        holder=str(checkpoint.holder),
-        checkpoint=to_json(checkpoint),
-    )
-    return CHECKPOINTS.arrow([row])
+    members = {
+        "resolved_at": wall_clock(checkpoint.resolved_ts) if checkpoint.resolved_ts else None,
+        "written_at": datetime.fromtimestamp(checkpoint.written_at / 1000, tz=UTC),
+        "holder": str(checkpoint.holder),
+        "checkpoint": to_json(checkpoint),
+    }
+    return CHECKPOINTS.rows([checkpoint], lambda _: members)
 
 
 def version_rows(versions: Iterable[TableVersion], epoch: int) -> pa.Table:
     """Rows of `TABLE_VERSIONS`."""
-    return TABLE_VERSIONS.arrow(
-        TABLE_VERSIONS.row(item, **item.name.to_dict(), epoch=epoch, seen_at=now(), description=item.to_json())
-        for item in versions
+    return TABLE_VERSIONS.rows(
+        versions,
+        lambda item: item.name.to_dict() | {"epoch": epoch, "seen_at": now(), "description": item.to_json()},
     )
 
 
 def decision_rows(decisions: Iterable[SchemaDecision], epoch: int) -> pa.Table:
     """Rows of `SCHEMA_CHANGES`."""
-    return SCHEMA_CHANGES.arrow(
-        SCHEMA_CHANGES.row(
-            item, committed_at=wall_clock(item.commit_ts), **item.table.to_dict(), epoch=epoch, decided_at=now()
-        )
-        for item in decisions
+    return SCHEMA_CHANGES.rows(
+        decisions,
+        lambda item: (
+            item.table.to_dict() | {"committed_at": wall_clock(item.commit_ts), "epoch": epoch, "decided_at": now()}
+        ),
     )
 
 
 def letter_rows(letters: Iterable[DeadLetter], epoch: int) -> pa.Table:
     """Rows of `DEAD_LETTERS`."""
-    return DEAD_LETTERS.arrow(DEAD_LETTERS.row(item, epoch=epoch, buried_at=now()) for item in letters)
+    return DEAD_LETTERS.rows(letters, lambda _: {"epoch": epoch, "buried_at": now()})
 
 
 def request_rows(request: TableRequest, outcome: str | None = None) -> pa.Table:
     """A row of `REQUESTS`."""
-    row = REQUESTS.row(request, tables=json.dumps(request.tables), outcome=outcome, written_at=now())
-    return REQUESTS.arrow([row])
+    members = {"tables": json.dumps(request.tables), "outcome": outcome, "written_at": now()}
+    return REQUESTS.rows([request], lambda _: members)
 
 
 Row: TypeAlias = Mapping[str, Any]
@@ -207,17 +206,15 @@ def table_versions(rows: Iterable[Row]) -> list[TableVersion]:
 
 def decisions(rows: Iterable[Row]) -> list[SchemaDecision]:
     """The decisions of rows of `SCHEMA_CHANGES`, in order of commit ts and then of time."""
-    return [_decision(row) for row in sorted(rows, key=lambda row: (row["commit_ts"], row["decided_at"]))]
-
-
-def _decision(row: Row) -> SchemaDecision:
     names = ("commit_ts", "sql", "kind", "decision", "reason", "snapshot_id", "schema_id", "decided_at", "job")
-    written = row["ignored_for"]
-    return SchemaDecision(
-        table=TableName(row["database"], row["table"]),
-        ignored_for=IgnoredFor(written) if written else None,
-        **{name: row[name] for name in names},
-    )
+    return [
+        SchemaDecision(
+            table=TableName(row["database"], row["table"]),
+            ignored_for=IgnoredFor(row["ignored_for"]) if row["ignored_for"] else None,
+            **{name: row[name] for name in names},
+        )
+        for row in sorted(rows, key=lambda row: (row["commit_ts"], row["decided_at"]))
+    ]
 
 
 def last_decisions(decisions: Iterable[SchemaDecision]) -> list[SchemaDecision]:

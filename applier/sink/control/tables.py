@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, TypeVar
 
 import pyarrow as pa
 
@@ -16,6 +16,8 @@ from applier.wording import WAY_FROM_OTHER_FORM
 HOLDER = "applier.holder"
 STEP = "applier.step"
 """Properties of `CHECKPOINTS`: token of the holder, and the newest step: a reader can look for that one alone."""
+
+T = TypeVar("T")
 
 _UTC = pa.timestamp("us", tz="UTC")
 
@@ -31,14 +33,13 @@ class ControlTable:
         self.columns: pa.Schema = pa.schema(columns)
         self.order = order
 
-    def row(self, noun: object, **members: Any) -> dict[str, Any]:
-        """A row that has these members, and for the other columns the attributes of the noun."""
-        others = (name for name in self.columns.names if name not in members)
-        return members | {name: getattr(noun, name) for name in others}
-
-    def arrow(self, rows: Iterable[dict[str, Any]]) -> pa.Table:
-        """Rows as Arrow, in the table's columns."""
-        return pa.Table.from_pylist(list(rows), schema=self.columns)
+    def rows(self, nouns: Iterable[T], members: Callable[[T], dict[str, Any]]) -> pa.Table:
+        """A row for each noun: the members that are given of it, and for the other columns its attributes."""
+        found = []
+        for noun in nouns:
+            row = members(noun)
+            found.append(row | {name: getattr(noun, name) for name in self.columns.names if name not in row})
+        return pa.Table.from_pylist(found, schema=self.columns)
 
     def check(self, table: object, schema: TableSchema) -> None:
         """Refuse a table that has the name, but not the columns.

@@ -92,30 +92,23 @@ class SortedKeys:
         self.type = values.type
         self.is_open = values.null_count > 0 or pa.types.is_nested(values.type)
         found = numbers(values)
-        self._numbers = None if found is None else np.unique(found)
-        if self._numbers is None and not self.is_open:
+        # Each value once, sorted and without NULL, of a column for which `numbers` has an answer.
+        self.numbers: Any = None if found is None else np.unique(found)
+        if self.numbers is None and not self.is_open:
             array = pc.drop_null(values)
             array = array.combine_chunks() if isinstance(array, pa.ChunkedArray) else array
             self._array = array.take(pc.sort_indices(array))
-
-    @property
-    def numbers(self) -> np.ndarray[Any, Any]:
-        """Each value once, sorted and without NULL, of a column for which `numbers` has an answer."""
-        if self._numbers is None:
-            msg = f"Values of type {self.type} are no numbers"
-            raise TypeError(msg)
-        return self._numbers
 
     def within(self, lower: Sequence[Ordered | None], upper: Sequence[Ordered | None]) -> np.ndarray[Any, Any]:
         """One boolean per range: does one of the keys lie in it, both ends included? Unknown ends mean yes."""
         if self.is_open:
             return np.ones(len(lower), bool)
-        if self._numbers is None:
+        if self.numbers is None:
             return np.fromiter(map(self._holds, lower, upper), bool, len(lower))
         unknown = np.fromiter((a is None or b is None for a, b in zip(lower, upper, strict=True)), bool, len(lower))
-        lows = np.array([0 if bound is None else bound for bound in lower], self._numbers.dtype)
-        highs = np.array([0 if bound is None else bound for bound in upper], self._numbers.dtype)
-        found = np.searchsorted(self._numbers, lows, "left") < np.searchsorted(self._numbers, highs, "right")
+        lows = np.array([0 if bound is None else bound for bound in lower], self.numbers.dtype)
+        highs = np.array([0 if bound is None else bound for bound in upper], self.numbers.dtype)
+        found = np.searchsorted(self.numbers, lows, "left") < np.searchsorted(self.numbers, highs, "right")
         return np.asarray(found | unknown)
 
     def holds(self, lower: Ordered | None, upper: Ordered | None) -> bool:

@@ -125,11 +125,14 @@ def schema_json(columns: pa.Schema, key: Sequence[str] = ()) -> str:
     """Iceberg's schema JSON for new columns.
 
     Nullability gives `required`, metadata `doc` the comment, and field ids are given anew. The identifier fields are
-    those of the key; they become required, as Iceberg demands.
+    those of the key; they become required, as Iceberg demands. It allows no float or double among them, so a key with
+    one is left out.
 
     Raises:
         TableMismatch: A column's type has no Iceberg type.
     """
+    if any(field.name in key and pa.types.is_floating(field.type) for field in columns):
+        key = ()
     ids = count(1)
     numbered = [(next(ids), field) for field in columns]
     return json.dumps(

@@ -89,9 +89,9 @@ class Catalog:
         """Create a table without rows; its namespace is made if it is missing.
 
         Of the columns, nullability gives `required` and metadata `doc` the comment. Those of the key become the
-        identifier fields; Iceberg allows no float or double among them, so a key with one is left out. Rows are sorted
-        by `sort`, names in ascending order. Format version 2 is for older readers. The catalog chooses the root of the
-        files where no location is given: as for a table named `home`, which this one becomes, if it takes that.
+        identifier fields (see `schema_json`). Rows are sorted by `sort`, names in ascending order. Format version 2 is
+        for older readers. The catalog chooses the root of the files where no location is given: as for a table named
+        `home`, which this one becomes, if it takes that.
 
         Raises:
             TableMismatch: Iceberg refuses these columns, this partition spec or this name.
@@ -99,7 +99,7 @@ class Catalog:
         """
         for name in {identifier, home or identifier}:
             self.ensure_namespace(name[:-1])
-        schema = schema_json(columns, identifying(columns, key))
+        schema = schema_json(columns, key)
         try:
             with translated(f"Cannot create table {'.'.join(identifier)}"):
 
@@ -145,14 +145,14 @@ class Catalog:
             JavaError: The catalog does not list its namespaces.
         """
         found: list[tuple[str, ...]] = []
+        waiting: list[tuple[str, ...]] = [()]
         with translated(f"Cannot list the namespaces of catalog {self.name}"):
-            waiting = [self._levels(one) for one in self.java.items(self._handle.listNamespaces())]
             while waiting:
                 namespace = waiting.pop()
                 found.append(namespace)
-                below = self._handle.listNamespaces(self._namespace(namespace))
-                waiting += [self._levels(one) for one in self.java.items(below)]
-        return found
+                below = self._handle.listNamespaces(*([self._namespace(namespace)] if namespace else ()))
+                waiting += [tuple(self.java.plain(each.levels())) for each in self.java.items(below)]
+        return found[1:]
 
     def ensure_namespace(self, namespace: tuple[str, ...]) -> None:
         """Make the namespace if it is missing; two threads may do so at once."""
@@ -200,9 +200,6 @@ class Catalog:
     def _namespace(self, parts: Sequence[str]) -> Any:
         return self.java.iceberg.catalog.Namespace.of(self.java.strings(parts))
 
-    def _levels(self, namespace: Any) -> tuple[str, ...]:
-        return tuple(self.java.plain(namespace.levels()))
-
     def _table(self, identifier: Identifier) -> Any:
         # As JSON in one call, where an array of Java takes one a level and more.
         text = json.dumps({"namespace": list(identifier[:-1]), "name": identifier[-1]})
@@ -249,11 +246,6 @@ def _sort_json(schema: TableSchema, columns: Sequence[str | SortField]) -> dict[
         for field in sorted_by
     ]
     return {"order-id": 1, "fields": fields}
-
-
-def identifying(columns: pa.Schema, key: Sequence[str]) -> Sequence[str]:
-    """Columns of the identifier fields: those of the key, unless one of them is a float."""
-    return () if any(pa.types.is_floating(columns.field(name).type) for name in key) else key
 
 
 def _field_id(schema: TableSchema, column: str) -> int:

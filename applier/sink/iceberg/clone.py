@@ -14,14 +14,13 @@ import pyarrow as pa
 from applier.errors import BY_HAND, OutsideRefused
 from applier.sink.format.own_columns import COLUMNS
 from applier.sink.format.types import schema_json
-from applier.sink.iceberg.catalog import Catalog, Identifier, identifying
+from applier.sink.iceberg.catalog import Catalog, Identifier
 from applier.sink.iceberg.commit import CommitFailure, set_properties
-from applier.sink.iceberg.java import JavaError, translated
+from applier.sink.iceberg.java import Java, JavaError, translated
 from applier.sink.iceberg.snapshot import MAIN
 from applier.sink.iceberg.table import Table
 
 _NO_CLONES = ("UnsupportedOperationException", "IllegalArgumentException")
-
 
 BUILT_ON = "applier.built-on"
 """Property of a clone, and of a table that shows it: its job, an id, and a hash of what the table was before."""
@@ -88,7 +87,7 @@ def begin_anew(catalog: Catalog, table: Table, columns: pa.Schema, *, key: Seque
     Columns and options are as of `Catalog.create`.
     """
     with translated(f"Cannot replace the columns of table {table}"):
-        schema = schema_json(columns, identifying(columns, key))
+        schema = schema_json(columns, key)
         builder = catalog._builder(table.identifier, schema, options["partition"], options["sort"])
         properties = {**options["properties"], COLUMNS: ""}
         builder.withProperties(catalog.java.map(properties)).replaceTransaction().commitTransaction()
@@ -166,11 +165,10 @@ def _changing(table: Table, copy: Table, *, is_current: bool) -> Iterator[tuple[
         with translated(f"Commit to table {table} failed"):
             build = java.iceberg.TableMetadata.buildFrom(base)
             _bring_schemas(table, build, base, other, is_current=is_current)
-            known = {int(snapshot.snapshotId()) for snapshot in java.items(base.snapshots())}
             # Older ones that the table lacks have expired there, and their files with them.
             newest = int(base.lastSequenceNumber()) if table.format_version > 1 else -1
-            for snapshot in java.items(other.snapshots()):
-                if int(snapshot.snapshotId()) not in known and int(snapshot.sequenceNumber()) > newest:
+            for snapshot in _lacking(java, base.snapshots(), other.snapshots(), "snapshotId"):
+                if int(snapshot.sequenceNumber()) > newest:
                     build.addSnapshot(snapshot)
             yield build, base
             operations.commit(base, build.build())
@@ -182,21 +180,21 @@ def _changing(table: Table, copy: Table, *, is_current: bool) -> Iterator[tuple[
 def _bring_schemas(table: Table, build: Any, base: Any, other: Any, *, is_current: bool) -> None:
     """Bring the columns, the partition spec and the sort order over, under the numbers that they have in the clone."""
     java = table.java
-    schemas = {int(schema.schemaId()) for schema in java.items(base.schemas())}
-    for schema in sorted(java.items(other.schemas()), key=lambda schema: int(schema.schemaId())):
-        if int(schema.schemaId()) not in schemas:
-            build.addSchema(schema)
+    for schema in sorted(_lacking(java, base.schemas(), other.schemas(), "schemaId"), key=lambda each: each.schemaId()):
+        build.addSchema(schema)
     if is_current:
         # First: the library binds a new partition spec and a new sort order to the current columns.
         build.setCurrentSchema(int(other.currentSchemaId()))
-    specs = {int(spec.specId()) for spec in java.items(base.specs())}
-    for spec in java.items(other.specs()):
-        if int(spec.specId()) not in specs:
-            build.addPartitionSpec(spec)
-    orders = {int(order.orderId()) for order in java.items(base.sortOrders())}
-    for order in java.items(other.sortOrders()):
-        if int(order.orderId()) not in orders:
-            build.addSortOrder(order)
+    for spec in _lacking(java, base.specs(), other.specs(), "specId"):
+        build.addPartitionSpec(spec)
+    for order in _lacking(java, base.sortOrders(), other.sortOrders(), "orderId"):
+        build.addSortOrder(order)
     if is_current:
         build.setDefaultPartitionSpec(int(other.defaultSpecId()))
         build.setDefaultSortOrder(int(other.defaultSortOrderId()))
+
+
+def _lacking(java: Java, these: Any, those: Any, number: str) -> list[Any]:
+    """Those Java objects whose number none of these has."""
+    known = {getattr(each, number)() for each in java.items(these)}
+    return [each for each in java.items(those) if getattr(each, number)() not in known]

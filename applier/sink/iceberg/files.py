@@ -6,7 +6,6 @@ import io
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
 from itertools import zip_longest
 from typing import Any, Literal
 
@@ -60,20 +59,8 @@ class DeleteFile:
 
         It has a position for each of `rows` rows.
         """
-        return DeleteFile.parse(
-            {
-                "spec-id": of.spec_id,
-                "content": "position-deletes",
-                "file-path": path,
-                "file-format": "puffin",
-                "partition": of.partition,
-                "file-size-in-bytes": size,
-                "record-count": rows,
-                "referenced-data-file": of.path,
-                "content-offset": blob[0],
-                "content-size-in-bytes": blob[1],
-            }
-        )
+        place = {"referenced-data-file": of.path, "content-offset": blob[0], "content-size-in-bytes": blob[1]}
+        return DeleteFile.parse(of.beside("position-deletes", path, "puffin", size, rows) | place)
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,14 +98,18 @@ class DataFile:
     @property
     def place(self) -> dict[str, Any]:
         """Iceberg's JSON of it without metrics: enough to take it out of the table."""
+        return self.beside("data", self.path, self.format, self.size, self.records)
+
+    def beside(self, content: str, path: str, form: str, size: int, records: int) -> dict[str, Any]:
+        """Iceberg's JSON, without metrics, of a file in the same partition; `size` are its bytes."""
         return {
             "spec-id": self.spec_id,
-            "content": "data",
-            "file-path": self.path,
-            "file-format": self.format,
+            "content": content,
+            "file-path": path,
+            "file-format": form,
             "partition": self.partition,
-            "file-size-in-bytes": self.size,
-            "record-count": self.records,
+            "file-size-in-bytes": size,
+            "record-count": records,
         }
 
     @staticmethod
@@ -147,13 +138,7 @@ class DataFile:
 
 
 class TableFiles:
-    """Describes files of a table, by its specs as of the last `refresh`.
-
-    Args:
-        java: The JVM.
-        handle: The table there.
-        name: Its name, for messages.
-    """
+    """Describes files of a table, which is named for messages, by its specs as of the last `refresh`."""
 
     def __init__(self, java: Java, handle: Any, name: str) -> None:
         self._java = java
@@ -161,15 +146,11 @@ class TableFiles:
         self._name = name
         self._spec_of: dict[int, Any] = {}
 
-    @cached_property
-    def _specs(self) -> Any:
-        return self._handle.specs()
-
     def staged(self, java_file: Any) -> DataFile:
         """Describe a Java `DataFile` of any spec of the table, such as one that Spark staged."""
         number = int(java_file.specId())
         if number not in self._spec_of:
-            self._spec_of[number] = self._specs.get(number)
+            self._spec_of[number] = self._handle.specs().get(number)
         text = self._java.iceberg.ContentFileParser.toJson(java_file, self._spec_of[number])
         return DataFile.parse(json.loads(text), is_new=True)
 

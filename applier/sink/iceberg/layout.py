@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -32,17 +32,16 @@ class LayoutChange:
     properties: Mapping[str, str] = field(default_factory=dict)
 
     def __str__(self) -> str:
-        return "; ".join(self._parts())
-
-    def _parts(self) -> Iterator[str]:
+        parts = []
         if self.removed:
-            yield f"no longer partitioned by {', '.join(map(str, self.removed.values()))}"
+            parts.append(f"no longer partitioned by {', '.join(map(str, self.removed.values()))}")
         if self.added:
-            yield f"partitioned by {', '.join(map(str, self.added))}"
+            parts.append(f"partitioned by {', '.join(map(str, self.added))}")
         if self.sort is not None:
-            yield f"sorted by {', '.join(map(str, self.sort))}" if self.sort else "not sorted"
+            parts.append(f"sorted by {', '.join(map(str, self.sort))}" if self.sort else "not sorted")
         if self.properties:
-            yield ", ".join(f"{key} = {value}" for key, value in sorted(self.properties.items()))
+            parts.append(", ".join(f"{key} = {value}" for key, value in sorted(self.properties.items())))
+        return "; ".join(parts)
 
 
 def change_to(table: Table, layout: TableLayout) -> LayoutChange | None:

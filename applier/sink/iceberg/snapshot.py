@@ -8,8 +8,6 @@ from dataclasses import dataclass
 MAIN = "main"
 """The branch that readers see."""
 
-_COUNTED = ("records", "position-deletes", "data-files", "delete-files")
-
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
@@ -45,5 +43,6 @@ class Figures:
     @staticmethod
     def of(snapshot_id: int, summary: Mapping[str, str], committed_ms: int, sequence: int) -> Figures:
         """Those of a snapshot, by its summary."""
-        rows, dead, data, deletes = (int(summary.get(f"total-{key}", 0)) for key in _COUNTED)
+        names = ("records", "position-deletes", "data-files", "delete-files")
+        rows, dead, data, deletes = (int(summary.get(f"total-{name}", 0)) for name in names)
         return Figures(snapshot_id, max(0, rows - dead), data + deletes, committed_ms, sequence)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 import hashlib
 import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, TypeVar
 
 from applier.errors import TableMismatch, TransientError
@@ -102,12 +102,6 @@ class Table:
     def properties(self) -> dict[str, str]:
         """Table properties."""
         return dict(self.java.plain(self._asked(self.handle.properties)))
-
-    @property
-    def writing(self) -> Mapping[str, str]:
-        """Table properties as of the last `refresh`: good for those that say how files are written."""
-        found: Mapping[str, str] = self._written["properties"]
-        return found
 
     def setting(self, key: str) -> str | None:
         """One table property; cheaper than all."""

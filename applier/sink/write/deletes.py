@@ -7,7 +7,7 @@ import struct
 import uuid
 import zlib
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import groupby
@@ -84,7 +84,7 @@ def stage_vectors(
     if not hits:
         return result
     merged = {path: (files[path].deleted or BitMap64()) | positions for path, positions in hits.items()}
-    body, blobs = puffin((path, encode_vector(positions), len(positions)) for path, positions in merged.items())
+    body, blobs = puffin(merged)
     location = locate(f"{uuid.uuid4()}-deletes.puffin")
     write_bytes(storage, location, body)
     for path, positions in merged.items():
@@ -168,18 +168,24 @@ def decode_vector(blob: bytes) -> BitMap64:
     return BitMap64.deserialize(body[4:])
 
 
-def puffin(vectors: Iterable[tuple[str, bytes, int]]) -> tuple[bytes, dict[str, tuple[int, int]]]:
-    """A Puffin file of deletion vectors, each given as the path of its data file, its blob and its number of positions.
-
-    Returns:
-        The file's bytes; offset and length of each blob by path of its data file.
-    """
+def puffin(vectors: Mapping[str, BitMap64]) -> tuple[bytes, dict[str, tuple[int, int]]]:
+    """A Puffin file of deletion vectors by path of their data file: its bytes, and offset and length of each blob."""
     body = bytearray(PUFFIN_MAGIC)
     places: dict[str, tuple[int, int]] = {}
     blobs = []
-    for path, blob, rows in vectors:
+    for path, positions in vectors.items():
+        blob = encode_vector(positions)
         places[path] = (len(body), len(blob))
-        blobs.append(_blob_metadata(path, places[path], rows))
+        metadata = {
+            "type": "deletion-vector-v1",
+            "fields": [ROW_POSITION_ID],
+            "snapshot-id": -1,
+            "sequence-number": -1,
+            "offset": len(body),
+            "length": len(blob),
+            "properties": {"referenced-data-file": path, "cardinality": str(len(positions))},
+        }
+        blobs.append(metadata)
         body += blob
     footer = json.dumps({"blobs": blobs, "properties": {"created-by": "applier"}}).encode()
     # Footer: magic, payload, its length, four bytes of flags (none), magic.
@@ -199,18 +205,6 @@ def read_position_deletes(delete: DeleteFile, storage: Storage) -> dict[str, Pos
     return {path: np.sort(each.values.to_numpy()) for path, each in zip(paths, found["pos_list"], strict=True)}
 
 
-def _blob_metadata(path: str, place: tuple[int, int], rows: int) -> dict[str, Any]:
-    return {
-        "type": "deletion-vector-v1",
-        "fields": [ROW_POSITION_ID],
-        "snapshot-id": -1,
-        "sequence-number": -1,
-        "offset": place[0],
-        "length": place[1],
-        "properties": {"referenced-data-file": path, "cardinality": str(rows)},
-    }
-
-
 def _position_delete_file(
     hits: Mapping[str, BitMap64], like: DataFile, storage: Storage, locate: Callable[[str], str]
 ) -> DeleteFile:
@@ -224,15 +218,8 @@ def _position_delete_file(
     body = sink.getvalue().to_pybytes()
     location = locate(f"{uuid.uuid4()}-deletes.parquet")
     write_bytes(storage, location, body)
-    description = {
-        "spec-id": like.spec_id,
-        "content": "position-deletes",
-        "file-path": location,
-        "file-format": "parquet",
-        "partition": like.partition,
-        "file-size-in-bytes": len(body),
-        "record-count": len(positions),
-        "lower-bounds": {"keys": [FILE_PATH_ID], "values": [paths[0].encode().hex().upper()]},
-        "upper-bounds": {"keys": [FILE_PATH_ID], "values": [paths[-1].encode().hex().upper()]},
+    bounds = {
+        name: {"keys": [FILE_PATH_ID], "values": [path.encode().hex().upper()]}
+        for name, path in (("lower-bounds", paths[0]), ("upper-bounds", paths[-1]))
     }
-    return DeleteFile.parse(description)
+    return DeleteFile.parse(like.beside("position-deletes", location, "parquet", len(body), len(positions)) | bounds)

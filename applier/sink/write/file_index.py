@@ -95,19 +95,15 @@ def read_index(name: str, snapshot_id: int | None, columns: Sequence[Field], sca
     """
     result = FileIndex(snapshot_id, tuple(columns))
     for file in scan(snapshot_id, [column.name for column in columns]) if snapshot_id is not None else ():
-        _refuse(name, file)
+        if any(delete.content == "equality" for delete in file.deletes):
+            what = f"Table {name} holds equality deletes, so the rows that are still alive cannot be found by position"
+            way_out = "Stop the writer that makes them and run rewrite_data_files with delete-file-threshold 1 once."
+            raise TableMismatch(what, way_out)
+        if file.format != "parquet":
+            what = f"Table {name} holds a data file in {file.format} format: {file.path}"
+            raise TableMismatch(what, "Set write.format.default to parquet and run rewrite_data_files once.")
         result.add(file)
     return result
-
-
-def _refuse(name: str, file: DataFile) -> None:
-    if any(delete.content == "equality" for delete in file.deletes):
-        what = f"Table {name} holds equality deletes, so the rows that are still alive cannot be found by position"
-        way_out = "Stop the writer that makes them and run rewrite_data_files with delete-file-threshold 1 once."
-        raise TableMismatch(what, way_out)
-    if file.format != "parquet":
-        what = f"Table {name} holds a data file in {file.format} format: {file.path}"
-        raise TableMismatch(what, "Set write.format.default to parquet and run rewrite_data_files once.")
 
 
 def _bound(column: Field, bounds: Mapping[int, bytes]) -> Ordered | None:

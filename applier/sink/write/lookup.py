@@ -51,20 +51,21 @@ def positions_of(
     fields: Sequence[Field],
     storage: Storage,
     threads: int = 0,
-    group_rows: int = GROUP_ROWS,
     form: Form = comparable,
 ) -> dict[str, Positions]:
     """Find the rows of some keys, which are named and typed as in the table; dead versions of a row are found as well.
 
-    Files of `group_rows` rows each are looked through in some threads; 0 means one a processor. Key columns are
-    compared in a form in which equal rows are equal to a hash join. The positions come by path, of files with hits.
+    Groups of files are looked through in some threads; 0 means one a processor. Key columns are compared in a form in
+    which equal rows are equal to a hash join. The positions come by path, of files with hits.
     """
     if not files or keys.num_rows == 0:
         return {}
-    search = _Search.of(keys, tuple(fields), storage, form)
+    columns = keys.select([field.name for field in fields])
+    sought = [SortedKeys(column) for column in columns.columns]
+    search = _Search(tuple(fields), sought, form(columns), form, storage)
     workers = threads or os.cpu_count() or 1
     even = max(FEW_ROWS, sum(indexed.file.records for indexed in files) // workers + 1)
-    groups = packed(files, lambda indexed: indexed.file.records, min(group_rows, even))
+    groups = packed(files, lambda indexed: indexed.file.records, min(GROUP_ROWS, even))
     found: dict[str, Positions] = {}
     if len(groups) == 1 or workers == 1:
         for group in groups:
@@ -109,11 +110,6 @@ class _Search:
     wanted: pa.Table
     form: Form
     storage: Storage
-
-    @classmethod
-    def of(cls, keys: pa.Table, fields: tuple[Field, ...], storage: Storage, form: Form) -> _Search:
-        columns = keys.select([field.name for field in fields])
-        return cls(fields, [SortedKeys(column) for column in columns.columns], form(columns), form, storage)
 
     def located(self, files: Sequence[IndexedFile]) -> dict[str, Positions]:
         """Positions by path, of those of the files that have hits."""

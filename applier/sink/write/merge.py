@@ -57,13 +57,14 @@ _OF_ICEBERG = ("encryption.", "write.parquet.bloom-filter-")
 
 def is_plain(table: Table) -> bool:
     """Whether a file that is merged here is what Iceberg's own compaction would write."""
+    layout = table.file_layout
     return (
-        table.format_version >= 2
-        and table.writing.get("write.format.default", "parquet").lower() == "parquet"
-        and table.file_layout.sort is not None
-        and all(_has_plain_values(field.type) for field in table.schema.fields)
-        and not any(fold(name) in types.LINEAGE for name in table.schema.names)
-        and not any(key.startswith(_OF_ICEBERG) for key in table.writing)
+        layout.format_version >= 2
+        and layout.properties.get("write.format.default", "parquet").lower() == "parquet"
+        and layout.sort is not None
+        and all(_has_plain_values(field.type) for field in layout.schema.fields)
+        and not any(fold(name) in types.LINEAGE for name in layout.schema.names)
+        and not any(key.startswith(_OF_ICEBERG) for key in layout.properties)
     )
 
 

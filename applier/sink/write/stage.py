@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import time
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -38,44 +36,31 @@ class StagedBatch(NamedTuple):
 
     Attributes:
         rows: The data files; None where those of an earlier attempt stay good.
-        upserted: Rows in them.
         living: By path of a data file the positions of living rows that go.
         missing: Rows that it updates or deletes and that were not found, less those that the table may lack: below 0
             where some of these were there. 0 where the batch is not exact.
         holds_new: The table holds a key that is new upstream: nothing was staged.
-        seconds: See `Applied`.
         credit: Where a task elsewhere looked new keys up: what that left of `NewKeySample.credit`.
     """
 
     rows: list[DataFile] | None
-    upserted: int
     living: dict[str, BitMap64]
     missing: int
-    seconds: dict[str, float]
     holds_new: bool = False
     credit: int | None = None
-
-    @property
-    def deleted(self) -> int:
-        """Living rows that go."""
-        return sum(map(len, self.living.values()))
 
     @classmethod
     def sum(cls, parts: Sequence[StagedBatch]) -> StagedBatch:
         """What became of all parts of a batch; no two have a row in common."""
-        living, seconds = dict[str, BitMap64](), dict[str, float]()
+        living = dict[str, BitMap64]()
         for part in parts:
             for path, positions in part.living.items():
                 living[path] = living[path] | positions if path in living else positions
-            for name, spent in part.seconds.items():
-                seconds[name] = seconds.get(name, 0.0) + spent
         has_rows = any(part.rows is not None for part in parts)
         return cls(
             [file for part in parts for file in part.rows or ()] if has_rows else None,
-            sum(part.upserted for part in parts),
             living,
             sum(part.missing for part in parts),
-            seconds,
             any(part.holds_new for part in parts),
             next((part.credit for part in parts if part.credit is not None), None),
         )
@@ -116,23 +101,20 @@ class Stage:
                 return self._keyless(batch)
 
     def _keyed(self, batch: ChangeBatch) -> StagedBatch:
-        layout, index, storage, seconds = self.layout, self.index, self.storage, dict[str, float]()
+        layout, index, storage = self.layout, self.index, self.storage
         name, schema, key = layout.table, layout.schema, index.columns
         check_columns(name, batch.upserts.schema, schema)
         if self.exact and self.new_keys is not None and self.new_keys.is_there(index, batch):
-            return StagedBatch(None, 0, {}, 0, seconds, holds_new=True)
+            return StagedBatch(None, {}, 0, holds_new=True)
         keys = self._sought_keys(batch)
-        with timed(seconds, "locate"):
-            hits = positions_of(index.candidates(keys), keys, key, storage, self.threads)
-            living = alive(hits, index.files, storage)
+        living = alive(positions_of(index.candidates(keys), keys, key, storage, self.threads), index.files, storage)
         # Every other key that is sought had a row at the stamped resolved ts.
         missing = keys.num_rows - sum(map(len, living.values())) - batch.may_be_new if self.exact else 0
         upserts = self._carry(batch.upserts, living)
         rows = None
         if self.needs_rows or upserts is not batch.upserts:
-            with timed(seconds, "rows"):
-                rows = FileWriter(layout, storage).stage(conform(name, upserts, schema), batch.deletes.column_names)
-        return StagedBatch(rows, upserts.num_rows, _bitmaps(living), missing, seconds)
+            rows = FileWriter(layout, storage).stage(conform(name, upserts, schema), batch.deletes.column_names)
+        return StagedBatch(rows, _bitmaps(living), missing)
 
     def _sought_keys(self, batch: ChangeBatch) -> pa.Table:
         """Keys whose rows may be in the table: those to delete, and those to upsert unless they are known to be new.
@@ -167,48 +149,35 @@ class Stage:
 
     def _keyless(self, batch: KeylessBatch) -> StagedBatch:
         """Find rows that are equal to those that a batch deletes, and write those that it inserts."""
-        layout, index, storage, seconds = self.layout, self.index, self.storage, dict[str, float]()
+        layout, index, storage = self.layout, self.index, self.storage
         name, schema = layout.table, layout.schema
         inserts, deletes = keyless.net(conform(name, batch.inserts, schema), conform(name, batch.deletes, schema))
-        rows = None
-        if self.needs_rows:
-            with timed(seconds, "rows"):
-                rows = FileWriter(layout, storage).stage(inserts, ())
-        with timed(seconds, "locate"):
-            # What other writers put into columns of their own does not distinguish rows of upstream.
-            fields = [field for field in schema.fields if field.name in batch.deletes.column_names]
-            deletes = deletes.select([field.name for field in fields])
-            found = index.candidates(deletes)
-            hits = positions_of(found, deletes, fields, storage, self.threads, form=keyless.canonical)
-            living, missing = alive(hits, index.files, storage), deletes.num_rows
-            if living:
-                images = read_located(storage, index.files, living, fields)
-                living, missing = keyless.choose(deletes, images, living)
-        return StagedBatch(rows, inserts.num_rows, _bitmaps(living), missing if self.exact else 0, seconds)
+        rows = FileWriter(layout, storage).stage(inserts, ()) if self.needs_rows else None
+        # What other writers put into columns of their own does not distinguish rows of upstream.
+        fields = [field for field in schema.fields if field.name in batch.deletes.column_names]
+        deletes = deletes.select([field.name for field in fields])
+        found = index.candidates(deletes)
+        hits = positions_of(found, deletes, fields, storage, self.threads, form=keyless.canonical)
+        living, missing = alive(hits, index.files, storage), deletes.num_rows
+        if living:
+            images = read_located(storage, index.files, living, fields)
+            living, missing = keyless.choose(deletes, images, living)
+        return StagedBatch(rows, _bitmaps(living), missing if self.exact else 0)
 
 
 def stage_where(
     predicate: Callable[[pa.Table], Any], fields: Sequence[Field], storage: Storage, group: Sequence[FileRows]
 ) -> StagedBatch:
     """Remove the living rows of a group that a predicate names by some fields. It is not asked about dead ones."""
-    living, seconds = defaultdict[str, BitMap64](BitMap64), dict[str, float]()
-    with timed(seconds, "locate"):
-        for part in group:
-            for positions, rows in part.living(storage, fields):
-                mask: Any = predicate(rows)
-                chosen = positions[np.asarray(mask.fill_null(False).to_numpy(zero_copy_only=False), bool)]
-                if len(chosen):
-                    living[part.file.file.path] |= BitMap64(chosen)
-    return StagedBatch(None, 0, dict(living), 0, seconds)
+    living = defaultdict[str, BitMap64](BitMap64)
+    for part in group:
+        for positions, rows in part.living(storage, fields):
+            mask: Any = predicate(rows)
+            chosen = positions[np.asarray(mask.fill_null(False).to_numpy(zero_copy_only=False), bool)]
+            if len(chosen):
+                living[part.file.file.path] |= BitMap64(chosen)
+    return StagedBatch(None, dict(living), 0)
 
 
 def _bitmaps(living: dict[str, Positions]) -> dict[str, BitMap64]:
     return {path: BitMap64(positions) for path, positions in living.items()}
-
-
-@contextmanager
-def timed(seconds: dict[str, float], part: str) -> Iterator[None]:
-    """Add the time spent inside to a part."""
-    start = time.perf_counter()
-    yield
-    seconds[part] = seconds.get(part, 0.0) + time.perf_counter() - start

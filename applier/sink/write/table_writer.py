@@ -25,7 +25,7 @@ from applier.sink.write.deletes import Deletes, load_deleted, stage_position_del
 from applier.sink.write.file_groups import groups, run_on_groups
 from applier.sink.write.file_index import FileIndex, read_index
 from applier.sink.write.new_keys import NewKeySample
-from applier.sink.write.stage import Stage, StagedBatch, stage_where, timed
+from applier.sink.write.stage import Stage, StagedBatch, stage_where
 
 _FILTERED = "If the changefeed leaves out deletes or updates on purpose, set changefeed.filtered = true."
 
@@ -38,36 +38,41 @@ Predicate = Callable[[pa.Table], "pa.BooleanArray | pa.ChunkedArray[pa.BooleanSc
 
 @dataclass(slots=True)
 class CommitWork:
-    """One commit on its way: what has been staged, for the head it was planned on.
+    """One commit: what has been staged, for the head it was planned on, and what became of it.
 
     Attributes:
         base: Head that the newest attempt was planned on.
         rows: Data files that are staged; good for later attempts too, while the columns stay.
         schema_id: Schema that they were written with.
-        upserted: Rows in them.
         deletes: Delete files of the newest attempt.
-        deleted: Living rows that they remove.
-        seconds: As of `Applied`, like `not_found`.
+        not_found: Rows that the batch updates or deletes and that the table does not hold, at least: a key that may be
+            new does not count, and one that is there after all hides one that is not. 0 where the table is not exact.
         is_complete: The table must hold every row that the changes update or delete, if it is exact.
         lacking: Properties that the commit sets if it does not, and need not.
         unset: Properties that the commit removes.
         truncates: All rows go.
         start: When it began, by `time.perf_counter`.
+        seconds: Wall seconds that it took, once it is made.
+        snapshot_id: The snapshot, once it is made.
     """
 
     base: int | None = None
     rows: list[DataFile] | None = None
     schema_id: int | None = None
-    upserted: int = 0
     deletes: Deletes = field(default_factory=Deletes)
-    deleted: int = 0
-    seconds: dict[str, float] = field(default_factory=dict)
     not_found: int = 0
     is_complete: bool = False
     lacking: Mapping[str, str] = field(default_factory=dict)
     unset: Sequence[str] = ()
     truncates: bool = False
     start: float = field(default_factory=time.perf_counter)
+    seconds: float = 0.0
+    snapshot_id: int = -1
+
+    @property
+    def upserted(self) -> int:
+        """Rows that it adds."""
+        return sum(file.records for file in self.rows or ())
 
     def needs_rows(self, schema_id: int) -> bool:
         """Whether rows must be staged, now that the table has this schema."""
@@ -76,9 +81,7 @@ class CommitWork:
     def take_rows(self, rows: Staged, schema_id: int) -> None:
         """Let the rows that are staged elsewhere be those of the commit."""
         if self.needs_rows(schema_id):
-            with timed(self.seconds, "rows"):
-                self.rows = rows()
-            self.upserted, self.schema_id = sum(file.records for file in self.rows), schema_id
+            self.rows, self.schema_id = rows(), schema_id
 
     def change(self, table: Table, stamp: Stamp) -> Change:
         """What the commit sends."""
@@ -94,26 +97,6 @@ class CommitWork:
             schema_id=self.schema_id,
             unset=self.unset,
         )
-
-
-@dataclass(frozen=True, slots=True)
-class Applied:
-    """What one commit did.
-
-    Attributes:
-        snapshot_id: The snapshot.
-        rows_upserted: Rows added.
-        rows_deleted: Living rows that it removed, the replaced versions of updated rows included.
-        seconds: Wall seconds of each part: `plan`, `locate`, `rows`, `deletes`, `commit`; repeated parts add up.
-        not_found: Rows that the batch updates or deletes and that the table does not hold, at least: a key that may be
-            new does not count, and one that is there after all hides one that is not. 0 where the table is not exact.
-    """
-
-    snapshot_id: int
-    rows_upserted: int
-    rows_deleted: int
-    seconds: dict[str, float]
-    not_found: int = 0
 
 
 class TableWriter:
@@ -208,18 +191,19 @@ class TableWriter:
         """
         for attempt in self._committer.attempts(stamp):
             yield self._attempt(attempt, work, stamp)
+        work.snapshot_id, work.seconds = self._committer.made, time.perf_counter() - work.start
         OUTAGES.worked("lake")
         index = self._index
         # Of a commit that came late the files are not those of the newest attempt.
         if index is None or index.snapshot_id != work.base or work.truncates or self._committer.is_late:
             self._index = None
         else:
-            index.advance(self._committer.made, work.rows or (), work.deletes.state)
+            index.advance(work.snapshot_id, work.rows or (), work.deletes.state)
 
     @contextmanager
     def _attempt(self, attempt: AbstractContextManager[int | None], work: CommitWork, stamp: Stamp) -> Iterator[None]:
         with attempt as head:
-            work.base, work.deletes, work.deleted, work.not_found = head, Deletes(), 0, 0
+            work.base, work.deletes, work.not_found = head, Deletes(), 0
             try:
                 yield
             except BaseException:
@@ -258,10 +242,9 @@ class TableWriter:
         """The index of the head of this work. The one in memory is good for it exactly if it is of that snapshot: the
         fence lets no other writer slip in between two commits unnoticed.
         """
-        with timed(work.seconds, "plan"):
-            kept, head = self._index, work.base
-            if kept is None or kept.snapshot_id != head or kept.columns != tuple(columns):
-                kept = self._index = read_index(str(self.table), head, columns, self.table.scan)
+        kept, head = self._index, work.base
+        if kept is None or kept.snapshot_id != head or kept.columns != tuple(columns):
+            kept = self._index = read_index(str(self.table), head, columns, self.table.scan)
         return kept
 
     def take(self, work: CommitWork, staged: StagedBatch) -> bool:
@@ -275,8 +258,6 @@ class TableWriter:
                 what = f"Table {self.table} holds a row that the feed inserts, as if deletes were left out"
                 raise TableIncomplete(f"{what} (changefeed.filtered).", _FILTERED)
             return False
-        for part, seconds in staged.seconds.items():
-            work.seconds[part] = work.seconds.get(part, 0.0) + seconds
         work.not_found = max(0, staged.missing)
         if work.is_complete and work.not_found:
             what = (
@@ -284,33 +265,23 @@ class TableWriter:
             )
             raise TableIncomplete(what, _FILTERED)
         if staged.rows is not None:
-            work.rows, work.upserted, work.schema_id = staged.rows, staged.upserted, self.table.schema.id
+            work.rows, work.schema_id = staged.rows, self.table.schema.id
         layout, files = self.table.file_layout, {} if self._index is None else self._index.files
         stage = stage_vectors if layout.format_version >= 3 else stage_position_deletes
-        with timed(work.seconds, "deletes"):
-            # Tasks elsewhere may have read them: without them the rows that were dead before would live again.
-            load_deleted([files[path] for path in staged.living], self.storage)
-            work.deletes, work.deleted = stage(staged.living, files, self.storage, layout.place), staged.deleted
+        # Tasks elsewhere may have read them: without them the rows that were dead before would live again.
+        load_deleted([files[path] for path in staged.living], self.storage)
+        work.deletes = stage(staged.living, files, self.storage, layout.place)
         return True
 
-    def applied(self, work: CommitWork) -> Applied:
-        """What a commit did, once it is made."""
-        work.seconds["commit"] = time.perf_counter() - work.start - sum(work.seconds.values())
-        return Applied(self._committer.made, work.upserted, work.deleted, work.seconds, work.not_found)
-
-    def stamp(self, stamp: Stamp, unset: Sequence[str] = ()) -> Applied:
+    def stamp(self, stamp: Stamp, unset: Sequence[str] = ()) -> CommitWork:
         """Make a commit that changes no row and only says how far the table is; `unset` are properties to remove."""
         return self._commit(CommitWork(unset=unset), stamp)
 
-    def truncate(self, stamp: Stamp) -> Applied:
+    def truncate(self, stamp: Stamp) -> CommitWork:
         """Remove every row."""
         return self._commit(CommitWork(truncates=True), stamp)
 
-    def delete_where(self, columns: Sequence[str], predicate: Predicate, stamp: Stamp) -> Applied:
-        """Remove the rows that a predicate names, which is called with some columns of some rows at a time."""
-        return self._commit(CommitWork(), stamp, lambda work: self._leave_out(work, columns, predicate))
-
-    def append(self, rows: Staged, stamp: Stamp) -> Applied:
+    def append(self, rows: Staged, stamp: Stamp) -> CommitWork:
         """Add rows that replace none.
 
         Raises:
@@ -325,28 +296,32 @@ class TableWriter:
 
         return self._commit(CommitWork(), stamp, stage)
 
-    def exchange_where(self, columns: Sequence[str], predicate: Predicate, rows: Staged, stamp: Stamp) -> Applied:
-        """Remove the rows that a predicate names as in `delete_where`, and add the rows that are staged."""
+    def replace_where(
+        self, columns: Sequence[str], predicate: Predicate, stamp: Stamp, rows: Staged | None = None
+    ) -> CommitWork:
+        """Remove the rows that a predicate names, which is called with some columns of some rows at a time; add those
+        that are staged.
+        """
 
         def stage(work: CommitWork) -> None:
-            work.take_rows(rows, self.table.schema.id)
-            self._leave_out(work, columns, predicate)
+            if rows is not None:
+                work.take_rows(rows, self.table.schema.id)
+            fields = _fields(self.table, columns)
+            files = list(self._index_of(work, fields).files.values())
+            load_deleted(files, self.storage)
+            find = partial(stage_where, predicate, fields, self.storage)
+            found = run_on_groups(self.table, "look for rows in", find, groups(files), files, self.storage)
+            self.take(work, StagedBatch.sum(list(found)))
 
         return self._commit(CommitWork(), stamp, stage)
 
-    def _leave_out(self, work: CommitWork, columns: Sequence[str], predicate: Predicate) -> None:
-        fields = _fields(self.table, columns)
-        files = list(self._index_of(work, fields).files.values())
-        load_deleted(files, self.storage)
-        find = partial(stage_where, predicate, fields, self.storage)
-        found = run_on_groups(self.table, "look for rows in", find, groups(files), files, self.storage)
-        self.take(work, StagedBatch.sum(list(found)))
-
-    def _commit(self, work: CommitWork, stamp: Stamp, stage: Callable[[CommitWork], None] = lambda _: None) -> Applied:
+    def _commit(
+        self, work: CommitWork, stamp: Stamp, stage: Callable[[CommitWork], None] = lambda _: None
+    ) -> CommitWork:
         for attempt in self.attempts(work, stamp):
             with attempt:
                 stage(work)
-        return self.applied(work)
+        return work
 
 
 def _fields(table: Table, names: Sequence[str]) -> list[Field]:

@@ -38,7 +38,7 @@ from applier.sink.write.file_index import read_index
 from applier.sink.write.file_writer import FileWriter
 from applier.sink.write.new_keys import NewKeySample
 from applier.sink.write.stage import Stage, StagedBatch
-from tests.builders import ACCOUNT, version
+from tests.builders import ACCOUNT, added, version
 
 SCHEMA = TableSchema.parse(schema_json(pa.schema({"id": pa.int64(), "v": pa.int32()}), ["id"]))
 STORAGE = LocalStorage()
@@ -203,7 +203,7 @@ def test_a_batch_that_cannot_be_planned_at_once_is_planned_by_an_attempt_to_comm
     planned.stager.stage_ahead([changes])
     assert not changes.is_empty
 
-    assert changes.staged(plan_of(planned)).upserted == 2
+    assert added(changes.staged(plan_of(planned))) == 2
 
 
 def test_rows_of_another_table_are_not_taken_for_those_of_this_one(tmp_path: Path) -> None:
@@ -216,7 +216,7 @@ def test_rows_of_another_table_are_not_taken_for_those_of_this_one(tmp_path: Pat
     changes = batch(result, before, tmp_path)
 
     changes.stager.stage_ahead([changes])
-    assert changes.staged(plan_of(changes)).upserted == 1
+    assert added(changes.staged(plan_of(changes))) == 1
 
     changes = batch(result, after, tmp_path)
     changes.stager.stage_ahead([changes])
@@ -236,7 +236,7 @@ def test_one_share_looks_new_keys_up_and_its_cost_counts_for_the_next_window(tmp
     assert len(found) > 2
     assert sum(share.stage.new_keys is not None for share in found) == 1
 
-    changes.take(StagedBatch([], 0, {}, 0, {}, credit=3))
+    changes.take(StagedBatch([], {}, 0, credit=3))
     assert sample.credit == 3
 
 
@@ -262,7 +262,7 @@ def test_columns_may_be_called_as_those_of_iceberg_and_spark(
     assert changes.plan is not None
     staged = changes.staged(changes.plan)
     found = [row for file in staged.rows or () for row in pq.read_table(file.path).to_pylist()]
-    assert (staged.upserted, staged.deleted) == (300, 2)
+    assert (added(staged), sum(map(len, staged.living.values()))) == (300, 2)
     assert sorted(tuple(row[name] for name in names) for row in found) == [
         tuple(number * (place + 1) for place in range(len(names))) for number in range(300)
     ]
@@ -328,7 +328,7 @@ def test_rows_of_a_table_that_only_java_reaches_come_to_this_process(tmp_path: P
     of.stager.stage_ahead([rows])
 
     staged = rows.staged(replace(plan_of(of), storage=_ByJava()))
-    assert (staged.upserted, staged.deleted) == (9, 2)
+    assert (added(staged), sum(map(len, staged.living.values()))) == (9, 2)
 
 
 @pytest.mark.parametrize("key", [("id",), ()])
@@ -348,4 +348,4 @@ def test_few_rows_that_tasks_keep_are_staged_here(key: tuple[str, ...], tmp_path
         here = StagerHere(rows).rows(of.batch, of.fits, of.merging, cast("Any", None), exact=True)
         assert isinstance(here, RowsHere)
         assert not here.is_empty
-        assert here.staged(plan_of(of)).upserted == 300
+        assert added(here.staged(plan_of(of))) == 300

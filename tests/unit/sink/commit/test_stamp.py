@@ -25,8 +25,6 @@ def test_stamp_reads_back_from_its_entries() -> None:
     stamp = Stamp("shop", 3, 450, {"applier.ddl-ts": "440"})
 
     assert read({**stamp.entries(), "write.format.default": "parquet"}) == stamp
-    assert stamp.is_in(stamp.entries())
-    assert not Stamp("shop", 3, 451).is_in(stamp.entries())
     assert read({"owner": "somebody"}) is None
 
 

@@ -54,7 +54,7 @@ def test_pyiceberg_reads_our_puffin_file() -> None:
     """Another implementation finds the same positions for the same data files in a file of ours."""
     vectors = {"s3://b/one.parquet": BitMap64([0, 5, 1 << 33]), "s3://b/two.parquet": BitMap64(range(1000))}
 
-    body, _ = puffin((path, encode_vector(positions), len(positions)) for path, positions in vectors.items())
+    body, _ = puffin(vectors)
 
     found = deletion_vectors_from_puffin_file(PuffinFile(body))
     assert {vector.referenced_data_file: set(vector.to_vector().to_pylist()) for vector in found} == {

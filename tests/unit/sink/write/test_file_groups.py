@@ -29,7 +29,7 @@ from applier.sink.format.types import TableSchema, schema_json
 from applier.sink.iceberg.files import DataFile, DeleteFile, JavaStorage
 from applier.sink.iceberg.java import FileTasks
 from applier.sink.write import file_groups, file_writer, merge
-from applier.sink.write.deletes import encode_vector, load_deleted, puffin, stage_vectors
+from applier.sink.write.deletes import load_deleted, puffin, stage_vectors
 from applier.sink.write.file_groups import FileRows, bytes_of, groups, run_on_groups
 from applier.sink.write.file_index import IndexedFile, read_index
 from applier.sink.write.file_writer import FileWriter
@@ -86,7 +86,7 @@ class Lake:
             self.files.append(self._worn(file, start))
 
     def _worn(self, file: DataFile, start: int) -> DataFile:
-        body, blobs = puffin([(file.path, encode_vector(BitMap64([1])), 1)])
+        body, blobs = puffin({file.path: BitMap64([1])})
         (self.folder / f"{start}.puffin").write_bytes(body)
         vector = DeleteFile.vector(f"{self.folder}/{start}.puffin", len(body), blobs[file.path], 1, file)
         return DataFile(file.path, file.format, file.records, file.size, 0, (), {}, {}, (vector,), start, 7)

@@ -12,6 +12,7 @@ from applier.errors import TableMismatch, TransientError
 from applier.sink.format.storage import LocalStorage
 from applier.sink.format.types import FIELD_ID, Field, TableSchema, schema_json
 from applier.sink.iceberg.files import DataFile, parse_plan
+from applier.sink.write import lookup
 from applier.sink.write.file_index import FileIndex, IndexedFile, read_index
 from applier.sink.write.file_writer import conform, write_files
 from applier.sink.write.key_cache import FILE_ROWS
@@ -47,13 +48,17 @@ def positions(found: dict[str, Any]) -> list[list[int]]:
 
 @pytest.mark.parametrize("group_rows", [1, 100, 10**6])
 @pytest.mark.parametrize("threads", [1, 2])
-def test_every_version_of_a_key_is_found(tmp_path: Path, group_rows: int, threads: int) -> None:
+def test_every_version_of_a_key_is_found(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, group_rows: int, threads: int
+) -> None:
     """Positions are right whatever the split into joins, row groups and threads."""
     values = np.random.default_rng(1).integers(0, 500, (4, 300))
     files = [written(tmp_path, numbered({"id": part}, [pa.int64()]), row_group_size=70) for part in values]
     keys = pa.table({"id": pa.array([3, 77, 200, 499, 10**6])})
 
-    found = positions_of(files, keys, [LONG], STORAGE, threads, group_rows)
+    monkeypatch.setattr(lookup, "GROUP_ROWS", group_rows)
+
+    found = positions_of(files, keys, [LONG], STORAGE, threads)
 
     expected = [np.flatnonzero(np.isin(part, keys["id"].to_numpy())).tolist() for part in values]
     assert positions(found) == [part for part in expected if part]

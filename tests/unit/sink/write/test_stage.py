@@ -18,6 +18,7 @@ from applier.sink.write.file_groups import groups
 from applier.sink.write.file_index import FileIndex, read_index
 from applier.sink.write.file_writer import FileWriter
 from applier.sink.write.stage import Stage, StagedBatch, stage_where
+from tests.builders import added
 
 COLUMNS: dict[str, Any] = {"id": pa.int64(), "v": pa.int32()}
 SCHEMA = TableSchema.parse(schema_json(pa.schema(COLUMNS), ["id"]))
@@ -54,7 +55,7 @@ def test_a_batch_is_new_files_and_positions_of_old_rows(tmp_path: Path, exact: b
 
     (path,) = index.files
     assert removed(staged) == [(path, [1])]
-    assert (staged.upserted, staged.missing) == (2, missing)
+    assert (added(staged), staged.missing) == (2, missing)
     assert [pq.read_table(file.path).to_pylist() for file in staged.rows or ()] == [
         [{"id": 2, "v": 20}, {"id": 3, "v": None}]
     ]
@@ -79,7 +80,7 @@ def test_a_bag_loses_one_row_for_each_that_is_deleted(tmp_path: Path) -> None:
     staged = Stage(layout, index, STORAGE, exact=True, needs_rows=True).run(batch)
 
     assert removed(staged) == [(*index.files, [0])]
-    assert (staged.upserted, staged.missing) == (1, 1)
+    assert (added(staged), staged.missing) == (1, 1)
 
 
 def test_rows_that_a_predicate_names_are_removed(tmp_path: Path) -> None:
@@ -91,7 +92,7 @@ def test_rows_that_a_predicate_names_are_removed(tmp_path: Path) -> None:
     )
 
     assert removed(staged) == [(*index.files, [1])]
-    assert (staged.rows, staged.deleted) == (None, 1)
+    assert staged.rows is None
 
 
 def test_parts_of_a_batch_sum_up_to_it(tmp_path: Path) -> None:
@@ -105,4 +106,4 @@ def test_parts_of_a_batch_sum_up_to_it(tmp_path: Path) -> None:
     staged = StagedBatch.sum([first, second])
 
     assert removed(staged) == [(*index.files, [0, 1])]
-    assert (staged.upserted, staged.deleted, staged.missing, len(staged.rows or ())) == (1, 2, 0, 1)
+    assert (added(staged), staged.missing, len(staged.rows or ())) == (1, 0, 1)

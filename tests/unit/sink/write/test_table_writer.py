@@ -67,7 +67,7 @@ def test_a_plan_that_fails_as_its_head_was_compacted_is_made_again(
     for attempt in writer.attempts(work, Stamp("feed", 1, 20)):
         with attempt:
             writer.plan(["id"], exact=True, work=work)
-            assert writer.take(work, StagedBatch([], 0, {}, 0, {}))
+            assert writer.take(work, StagedBatch([], {}, 0))
 
     assert sent == [([], 2)]
-    assert writer.applied(work).snapshot_id == writer.head == 3
+    assert work.snapshot_id == writer.head == 3
