@@ -26,7 +26,6 @@ from applier.pipeline.maintenance import Maintenance
 from applier.pipeline.next_step import NextStep, StepReader
 from applier.pipeline.scan.scanner import WindowScanner
 from applier.pipeline.scan.task_result import Waiting
-from applier.pipeline.scan.watermarks import silent
 from applier.pipeline.schema_changes import moved_names
 from applier.pipeline.schema_changes.apply import DdlApplier
 from applier.pipeline.since import since
@@ -256,7 +255,7 @@ class Pipeline:
             complete=found.is_complete(self.state.next_offsets),
             status=self._status(found, stopwatch, moved=moved),
             waiting=scan.waiting,
-            silent=silent(scan.resolved, found.known.ends) if scan.upto is None else (),
+            silent=scan.silent,
             error=scan.error,
             resolved=scan.resolved if order.has_watermark else {},
             mark=order.as_of(scan.upto),
