@@ -193,7 +193,7 @@ _G = TypeVar("_G", bound=_Group)
 
 
 class _Sent(NamedTuple):
-    """A row, with its place, and of one without a key what `KeylessEvent` has."""
+    """A row, with its place, and of one without a key what `KEYLESS_SCHEMA` has."""
 
     row: RowChange
     position: tuple[int, int, int]
@@ -301,7 +301,7 @@ class RowGroups:
         kind: Callable[..., _G],
         ts: int,
         place: TopicPartition,
-        count: int = 1,
+        count: int,
     ) -> _G | None:
         name, number, cut, *_ = where
         version = self.versions.get(name, number)
