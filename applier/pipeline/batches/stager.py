@@ -96,11 +96,9 @@ class StagerHere:
 
     kept: KeptRows | None = None
 
-    def rows(
-        self, batch: Batch, fits: Sequence[Fit], merging: Merging, writer: TableWriter, *, exact: bool
-    ) -> BatchRows:
-        """The rows of a batch, for the table of a writer; `exact` as of `TableWriter.plan`."""
-        del writer, exact
+    def rows(self, batch: Batch, fits: Sequence[Fit], merging: Merging, writer: TableWriter) -> BatchRows:
+        """The rows of a batch, for the table of a writer."""
+        del writer
         return RowsHere(batch.parts, fits, merging, self.kept)
 
     def stage_ahead(self, every: Sequence[BatchRows]) -> None:
@@ -245,16 +243,14 @@ class StagerInTasks:
     splits: Mapping[TableName, Sequence[int]]
     size: float
 
-    def rows(
-        self, batch: Batch, fits: Sequence[Fit], merging: Merging, writer: TableWriter, *, exact: bool
-    ) -> BatchRows:
+    def rows(self, batch: Batch, fits: Sequence[Fit], merging: Merging, writer: TableWriter) -> BatchRows:
         """See `StagerHere`; the files of some tables are reached by Java alone, and tasks have none."""
         if isinstance(writer.storage, JavaStorage):
             return RowsHere(batch.parts, fits, merging, self.kept)
         plan = None
         # What another writer or an answer that is lost makes fail here, an attempt plans on what is there then.
         with suppress(TransientError, TableMismatch):
-            plan = writer.plan(merging.key, exact=exact)
+            plan = writer.plan(merging.key, exact=merging.exact)
         return RowsInTasks(self, batch, fits, merging, plan)
 
     def stage_ahead(self, every: Sequence[BatchRows]) -> None:
