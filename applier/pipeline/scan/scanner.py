@@ -16,7 +16,6 @@ from applier.changefeed.window import Window
 from applier.consume.runner import Ran, Runner
 from applier.consume.source import Source
 from applier.consume.window_size import Limits, WindowTooLargeError
-from applier.ddl.actions import effect
 from applier.ddl.late_rows import lates
 from applier.decode.protocols import decoder_of_thread
 from applier.errors import DecodeError, SchemaUnknown
@@ -258,9 +257,9 @@ class WindowScanner:
 
 def _moved(ddl: Sequence[Ddl]) -> frozenset[TableName]:
     """The names that some DDL give to tables, or take off them."""
-    done = [(item, effect(action)) for item in ddl for action in item.actions]
-    names = (name for item, each in done for name in (*each.brought, *each.leaving(item.names)))
-    return frozenset(names)
+    return frozenset(
+        name for item in ddl for done in item.effects for name in (*done.brought, *done.leaving(item.names))
+    )
 
 
 def _coming(found: WindowScan, state: State) -> frozenset[TableName]:

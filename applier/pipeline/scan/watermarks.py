@@ -10,7 +10,6 @@ from applier.changefeed.message import Messages, TopicPartition
 from applier.changefeed.table import TableName
 from applier.changefeed.window import OffsetRange, Window
 from applier.consume.window_size import WindowTooLargeError
-from applier.ddl.actions import effect
 from applier.decode.decoder import Decoder
 from applier.errors import DecodeError
 from applier.order.barrier import in_order
@@ -37,7 +36,7 @@ def resolved_near_ends(
     while silent:
         tails = Window(silent).tail(size)
         try:
-            resolved |= _resolved_in(read(tails), decoder())
+            resolved |= resolved_in(read(tails), decoder())
         except WindowTooLargeError:
             return resolved  # The row pass meets the others, and is run again with the watermark that they make.
         ahead = {p: OffsetRange(span.start, tails.ranges[p].start) for p, span in silent.items() if p not in resolved}
@@ -46,18 +45,19 @@ def resolved_near_ends(
     return resolved
 
 
-def _resolved_in(messages: Messages, decoder: Decoder) -> dict[TopicPartition, int]:
-    """The last resolved ts of each partition among messages, sought from behind: few are decoded.
+def resolved_in(messages: Messages, decoder: Decoder, *, is_first: bool = False) -> dict[TopicPartition, int]:
+    """The last, or the first, resolved ts of each partition among messages, sought from that end: few are decoded.
 
     What cannot be decoded is the row pass's to report, and so is a higher one before it: TiCDC may have gone back.
     """
     resolved: dict[TopicPartition, int] = {}
+    step, choose = (1, min) if is_first else (-1, max)
     for place, table in messages.items():
-        for key, value in zip(*(table[name].to_pylist()[::-1] for name in ("key", "value")), strict=True):
+        for key, value in zip(*(table[name].to_pylist()[::step] for name in ("key", "value")), strict=True):
             with suppress(DecodeError):
                 found = [event.resolved_ts for event in decoder.decode(key, value) if isinstance(event, Resolved)]
                 if found:
-                    resolved[place] = max(found)
+                    resolved[place] = choose(found)
                     break
     return resolved
 
@@ -102,12 +102,11 @@ def _live(topics: Mapping[TableName, str], found: WindowScan, state: State) -> d
     there = set(state.declared) - state.misnamed
     barriers = in_order(found.results.barriers, state.resolved_ts, state.ddl.applied)
     due = read_all(barriers, spelling(found, state)) if barriers else []
-    brought = {name for ddl in due for action in ddl.actions for name in effect(action).brought}
+    brought = {name for ddl in due for name in ddl.brought}
     here = there | found.topics.keys() - (_sent_again(found, state) - there - brought)
     live = {name: topic for name, topic in topics.items() if name in here}
     for ddl in due:
-        for action in ddl.actions:
-            done = effect(action)
+        for done in ddl.effects:
             renamed = [to for _, to in done.moved if live.get(to) == ddl.barrier.topic]
             for name in [*done.leaving(live), *renamed]:
                 live.pop(name, None)
@@ -123,5 +122,5 @@ def _sent_again(found: WindowScan, state: State) -> set[TableName]:
     if not past:
         return set()
     names = spelling(found, state)
-    done = [effect(action) for barrier in past for action in Ddl.of(barrier, names).actions]
+    done = [each for barrier in past for each in Ddl.of(barrier, names).effects]
     return {name for each in done for name in each.leaving(list(found.topics))}
