@@ -130,7 +130,9 @@ class OffsetOrder(FeedOrder):
 
     def placed(self, name: TableName, place: TopicPartition, offsets: Ints, stamps: Ints) -> tuple[np.ndarray, Ints]:
         """See `FeedOrder`."""
-        (again, _), placed = super().placed(name, place, offsets, _at_most(stamps)), stamps
+        # The highest commit ts that each row may have: some carry only its millisecond.
+        at_most = np.where((stamps == 0) | ((stamps & LOGICAL) != 0), stamps, stamps | LOGICAL)
+        (again, _), placed = super().placed(name, place, offsets, at_most), stamps
         if sent := self.passages.get(name, {}).get(place, ()):
             if not stamps.all():
                 behind = [_after_ddl(sent, offset) for offset in offsets.tolist()]
@@ -141,11 +143,6 @@ class OffsetOrder(FeedOrder):
             pairs = zip(offsets.tolist(), placed.tolist(), strict=True)
             again |= [self.covered[name].holds(place, *pair) for pair in pairs]
         return again, placed
-
-
-def _at_most(stamps: Ints) -> Ints:
-    """The highest commit ts that each row may have: some carry only its millisecond."""
-    return np.where((stamps == 0) | ((stamps & LOGICAL) != 0), stamps, stamps | LOGICAL)
 
 
 def _after_ddl(sent: Sequence[Passage], offset: int) -> int:

@@ -101,8 +101,7 @@ def _in_order(codes: np.ndarray, stamps: np.ndarray, ties: Sequence[np.ndarray],
     if np.any(same & (stamps[order][1:] == stamps[order][:-1])):
         order = np.lexsort((*ties, stamps, codes))
     ends = np.append(~same, True) if last else np.insert(~same, 0, True)
-    chosen: np.ndarray = order[ends]
-    return chosen
+    return order[ends]
 
 
 def numbers(rows: pa.Table, name: str) -> np.ndarray:

@@ -16,10 +16,7 @@ from applier.config.settings import Config
 from applier.consume.source import Source
 from applier.decode.decoder import Decoder
 from applier.decode.protocols import decoder_of_thread
-from applier.errors import (
-    DecodeError,
-    TransientError,
-)
+from applier.errors import DecodeError, TransientError
 from applier.order.feed_order import passed
 from applier.pipeline.apply_window import WindowApplier
 from applier.pipeline.maintenance import Maintenance
@@ -189,7 +186,7 @@ class Pipeline:
         self._reader.adapt(found, moved=has_news)
         if scan.error is not None and not moved and self.scanner.may_come(scan.error):
             raise TransientError(scan.error.what, scan.error.hint)
-        outcome = replace(self._outcome(found, stopwatch, moved=moved), is_longest=is_longest)
+        outcome = self._outcome(found, stopwatch, moved=moved, is_longest=is_longest)
         self._reader.show(outcome.silent, found)
         self._mended = Counter() if moved else self._mended
         return outcome
@@ -247,9 +244,8 @@ class Pipeline:
             and (is_end or self.targets.feed.order.has_watermark)
         )
 
-    def _outcome(self, found: NextStep, stopwatch: Stopwatch, *, moved: bool) -> Step:
-        scan = found.scan
-        order = self.targets.feed.order
+    def _outcome(self, found: NextStep, stopwatch: Stopwatch, *, moved: bool, is_longest: bool) -> Step:
+        scan, order = found.scan, self.targets.feed.order
         return Step(
             moved=moved,
             complete=found.is_complete(self.state.next_offsets),
@@ -259,6 +255,7 @@ class Pipeline:
             error=scan.error,
             resolved=scan.resolved if order.has_watermark else {},
             mark=order.as_of(scan.upto),
+            is_longest=is_longest,
             commits=self._applier.commits,
         )
 
