@@ -14,8 +14,6 @@ from applier.changefeed.position import Reading
 from applier.changefeed.table import TableName
 from applier.config.settings import Config
 from applier.consume.source import Source
-from applier.decode.decoder import Decoder
-from applier.decode.protocols import decoder_of_thread
 from applier.errors import DecodeError, TransientError
 from applier.order.feed_order import passed
 from applier.pipeline.apply_window import WindowApplier
@@ -97,13 +95,9 @@ class Pipeline:
         places = self.scanner.runner.places
         self._applier = WindowApplier(self.config, self.source, self.targets, self.ddl_handler, self.state, places)
 
-    def decoder(self) -> Decoder:
-        """A decoder of the feed."""
-        return decoder_of_thread(self.scanner.template.protocol, self.scanner.template.options)
-
     def since(self, ts: int) -> dict[TopicPartition, Reading]:
         """Where each partition is read from, so that nothing above a commit ts is missed; see `since.since`."""
-        return since(self.source, ts, None if self.config.source.archive else self.decoder())
+        return since(self.source, ts, None if self.config.source.archive else self.scanner.decoder())
 
     def ends(self) -> dict[TopicPartition, int]:
         """Ends of the source now."""

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import partial
 
 from applier.changefeed.message import Messages, TopicPartition
 from applier.changefeed.table import TableName
@@ -17,6 +16,7 @@ from applier.consume.runner import Ran, Runner
 from applier.consume.source import Source
 from applier.consume.window_size import Limits, WindowTooLargeError
 from applier.ddl.late_rows import lates
+from applier.decode.decoder import Decoder
 from applier.decode.protocols import decoder_of_thread
 from applier.errors import DecodeError, SchemaUnknown
 from applier.order.barrier import cut, in_order
@@ -77,6 +77,10 @@ class WindowScanner:
     def source(self) -> Source:
         """Where the messages are."""
         return self.runner.source
+
+    def decoder(self) -> Decoder:
+        """A decoder of the feed."""
+        return decoder_of_thread(self.template.protocol, self.template.options)
 
     def may_come(self, error: DecodeError | None) -> bool:
         """Whether a message may be read yet that cannot be now: its schema may be late in the registry."""
@@ -170,8 +174,7 @@ class WindowScanner:
         self._cut(found, state)
 
     def _resolved(self, window: Window, read: Callable[[Window], Messages]) -> dict[TopicPartition, int]:
-        decoder = partial(decoder_of_thread, self.template.protocol, self.template.options)
-        return resolved_near_ends(window, read, decoder) if self.template.order.has_watermark else {}
+        return resolved_near_ends(window, read, self.decoder) if self.template.order.has_watermark else {}
 
     def _upto(self, found: WindowScan, state: State) -> int | None:
         """The watermark, or None while a partition in use has no resolved ts: then a pass only looks for schemas."""
@@ -248,11 +251,7 @@ class WindowScanner:
         They are left out of this window as a whole, and those behind the DDL would be lost.
         """
         left_out = found.left_out(state) if self.chosen is None else None
-        ends = [ddl.commit_ts for ddl in found.ddl if ddl.frees(_freed(ddl, left_out, state))]
-        if not self.template.order.parts_at_ddl or not ends or found.ceiling <= min(ends):
-            return False
-        found.ceiling = min(ends)
-        return True
+        return _stop_at([ddl for ddl in found.ddl if ddl.frees(_freed(ddl, left_out, state))], found)
 
 
 def _moved(ddl: Sequence[Ddl]) -> frozenset[TableName]:
@@ -299,11 +298,18 @@ def _stop_at_end(found: WindowScan) -> bool:
     The message may be of the next holder of the name: then it is behind the new end, and parks that one alone.
     """
     parked = found.parking.keys()
-    ends = [ddl.commit_ts for ddl in found.ddl if parked and ddl.takes(parked)]
-    if not found.job.order.parts_at_ddl or not ends or found.ceiling <= min(ends):
+    is_stopped = _stop_at([ddl for ddl in found.ddl if parked and ddl.takes(parked)], found)
+    if is_stopped:
+        found.parking.clear()
+    return is_stopped
+
+
+def _stop_at(ddl: Sequence[Ddl], found: WindowScan) -> bool:
+    """Let the window end with the first of some DDL, unless it ends with it or before it already."""
+    end = min((item.commit_ts for item in ddl), default=found.ceiling)
+    if not found.job.order.parts_at_ddl or found.ceiling <= end:
         return False
-    found.ceiling = min(ends)
-    found.parking.clear()
+    found.ceiling = end
     return True
 
 
