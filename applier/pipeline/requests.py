@@ -62,9 +62,6 @@ class Requests:
     def ask(self, request: TableRequest) -> RequestOutcome:
         """Keep a request of this very process, and carry out all that are open, in the order in which they were made.
 
-        Returns:
-            What became of it.
-
         Raises:
             ConfigError: A step that stopped half-way must be finished first; nothing is kept.
         """
@@ -75,11 +72,7 @@ class Requests:
         return self.main.state.checkpoint.handled[request.id]
 
     def carry_out(self, request: TableRequest) -> RequestOutcome:
-        """Carry out one request, once; the checkpoint has its effect and its outcome, or neither.
-
-        Returns:
-            What became of it.
-        """
+        """Carry out one request, once; the checkpoint has its effect and its outcome, or neither."""
         state = self.main.state
         failpoints.reach("request-taken")
         outcome = state.checkpoint.handled.get(request.id)

@@ -134,6 +134,10 @@ class ShareTask:
             sample, staged = self.stage.new_keys, self.stage.run(changes)
             return staged if sample is None else staged._replace(credit=sample.credit)
         except ApplierError as error:
+            if isinstance(error, TransientError | OutsideRefused):
+                # The storage may be out of reach of this machine alone.
+                error.what = f"In a task on {platform.node()}: {error.what}"
+                error.hint = error.hint or _OWN_RIGHTS
             return error
 
     def _rows(self, place: tuple[int, int], bodies: Mapping[PieceId, pa.Buffer]) -> pa.Table:
@@ -152,15 +156,7 @@ class Work:
 
     def __call__(self, target: int, bodies: Mapping[PieceId, pa.Buffer]) -> list[tuple[int, Outcome]]:
         """What becomes of the shares of a target."""
-        return [(number, _placed(share(bodies))) for number, share in self.targets[target]]
-
-
-def _placed(outcome: Outcome) -> Outcome:
-    """An error of the storage names the machine: others may reach it."""
-    if isinstance(outcome, TransientError | OutsideRefused):
-        outcome.what = f"In a task on {platform.node()}: {outcome.what}"
-        outcome.hint = outcome.hint or _OWN_RIGHTS
-    return outcome
+        return [(number, share(bodies)) for number, share in self.targets[target]]
 
 
 @dataclass(slots=True)

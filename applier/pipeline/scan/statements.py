@@ -188,8 +188,8 @@ def _arranged(parts: Sequence[Ddl], names: Spelling, texts: Sequence[str]) -> li
     changes = [parts[place].barrier.change for place in places]
     there = {name for pair in pairs for name in pair if name in names}
     # As they were taken before, if all of them were.
-    order = _as_taken([change.sql for change in changes], texts)
-    order = order or followed(pairs, [change.named for change in changes], there) or sequence(pairs, there)
+    taken = _as_taken([change.sql for change in changes], texts)
+    order = taken or followed(pairs, [change.named for change in changes], there) or sequence(pairs, there)
     renames = ", ".join(f"{table} TO {to}" for table, to in pairs)
     what = f"The tables that are known do not determine the order of the renames of one statement: {renames}."
     for place, at in zip(places, order or range(len(places)), strict=True):

@@ -114,13 +114,10 @@ def read_pieces(
     bodies: Mapping[PieceId, pa.Buffer],
     within: Callable[[pa.Table], pa.Table] = lambda rows: rows,
 ) -> Iterator[pa.Table]:
-    """The rows of pieces that were brought to this process.
+    """The rows of pieces of a part that were brought to this process; a part is a task and a number in it.
 
-    Args:
-        wanted: Number and mark of each piece, and whether only some of its rows are wanted.
-        place: Number of the task, and of the part in it.
-        bodies: The pieces.
-        within: Chooses those rows.
+    `wanted` has the number and the mark of each piece, and whether only some of its rows are wanted, which `within`
+    chooses.
 
     Raises:
         TransientError: A piece is not there, or is another one.
