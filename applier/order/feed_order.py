@@ -135,7 +135,10 @@ class OffsetOrder(FeedOrder):
         (again, _), placed = super().placed(name, place, offsets, at_most), stamps
         if sent := self.passages.get(name, {}).get(place, ()):
             if not stamps.all():
-                behind = [_after_ddl(sent, offset) for offset in offsets.tolist()]
+                # A row without a commit ts lies just above the last DDL of its table that came before it: in front of
+                # that DDL, it would change a table that it never belonged to.
+                every = offsets.tolist()
+                behind = [max((upto + 1 for at, upto in sent if offset > at), default=0) for offset in every]
                 placed = np.where(stamps == 0, np.array(behind, np.int64), stamps)
             behind_ddl = np.any([(offsets > at) & (stamps <= upto) for at, upto in sent], axis=0)
             again |= behind_ddl & ((stamps & LOGICAL) != 0)
@@ -143,14 +146,6 @@ class OffsetOrder(FeedOrder):
             pairs = zip(offsets.tolist(), placed.tolist(), strict=True)
             again |= [self.covered[name].holds(place, *pair) for pair in pairs]
         return again, placed
-
-
-def _after_ddl(sent: Sequence[Passage], offset: int) -> int:
-    """A commit ts for a row that carries none: just above the last DDL of its table that came before it.
-
-    In front of that DDL, the row would change a table that it never belonged to.
-    """
-    return max((upto + 1 for at, upto in sent if offset > at), default=0)
 
 
 def undated(name: TableName, op: Op) -> IncompleteRow:
