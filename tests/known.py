@@ -10,36 +10,29 @@ from applier.changefeed.checkpoint import Checkpoint, Holder
 from applier.changefeed.message import TopicPartition
 from applier.changefeed.position import Reading
 from applier.ddl.schema_tracker import Tables
-from applier.pipeline.scan.known import Known
 from applier.pipeline.state import State
-
-_OF_STATE = {"topics", "versions", "covered", "loaded", "lives"}
 
 
 def known_at(
-    ends: Mapping[TopicPartition, int],
     applied: int = 0,
     tables: Tables | None = None,
     *,
     resolved: Mapping[TopicPartition, int] | None = None,
     passed: Mapping[Any, Any] | None = None,
     **fields: Any,
-) -> Known:
+) -> State:
     """What is known at a resolved ts.
 
     Args:
-        ends: As of `Known`.
         applied: The resolved ts.
         tables: The tables.
         resolved: As of `Checkpoint`.
         passed: As of `Checkpoint`.
-        fields: Others of `Known` and `State`, and `applied_of`, which is `State.ahead`.
+        fields: Others of `State`, and `applied_of`, which is `State.ahead`.
     """
     readings = {place: Reading(0, ts) for place, ts in (resolved or {}).items()}
     state = State(Mock(), Checkpoint(1, 1, applied, 0, Holder("t", "h"), partitions=readings, passed=passed or {}))
     state.tables, state.ahead = tables or Tables(), fields.pop("applied_of", {})
-    for name in _OF_STATE & fields.keys():
-        setattr(state, name, fields.pop(name))
-    found = Known(state, ends)
-    found.__dict__.update(fields)
-    return found
+    for name, value in fields.items():
+        setattr(state, name, value)
+    return state

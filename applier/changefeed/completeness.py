@@ -170,9 +170,9 @@ LIVE = Completeness(Reason(Why.WHOLE))
 """A table that the feed created: no row of it can be older than what the feed holds."""
 
 
-def incomplete(why: Why, detail: str = "") -> Completeness:
+def incomplete(why: Why) -> Completeness:
     """A table that may lack rows."""
-    return Completeness(Reason(why, detail))
+    return Completeness(Reason(why))
 
 
 def furthest_back(resolved_ts: int, tables: Iterable[Completeness]) -> int:

@@ -130,10 +130,15 @@ class OffsetOrder(FeedOrder):
 
     def placed(self, name: TableName, place: TopicPartition, offsets: Ints, stamps: Ints) -> tuple[np.ndarray, Ints]:
         """See `FeedOrder`."""
-        (again, _), placed = super().placed(name, place, offsets, _at_most(stamps)), stamps
+        # The highest commit ts that each row may have: some carry only its millisecond.
+        at_most = np.where((stamps == 0) | ((stamps & LOGICAL) != 0), stamps, stamps | LOGICAL)
+        (again, _), placed = super().placed(name, place, offsets, at_most), stamps
         if sent := self.passages.get(name, {}).get(place, ()):
             if not stamps.all():
-                behind = [_after_ddl(sent, offset) for offset in offsets.tolist()]
+                # A row without a commit ts lies just above the last DDL of its table that came before it: in front of
+                # that DDL, it would change a table that it never belonged to.
+                every = offsets.tolist()
+                behind = [max((upto + 1 for at, upto in sent if offset > at), default=0) for offset in every]
                 placed = np.where(stamps == 0, np.array(behind, np.int64), stamps)
             behind_ddl = np.any([(offsets > at) & (stamps <= upto) for at, upto in sent], axis=0)
             again |= behind_ddl & ((stamps & LOGICAL) != 0)
@@ -141,19 +146,6 @@ class OffsetOrder(FeedOrder):
             pairs = zip(offsets.tolist(), placed.tolist(), strict=True)
             again |= [self.covered[name].holds(place, *pair) for pair in pairs]
         return again, placed
-
-
-def _at_most(stamps: Ints) -> Ints:
-    """The highest commit ts that each row may have: some carry only its millisecond."""
-    return np.where((stamps == 0) | ((stamps & LOGICAL) != 0), stamps, stamps | LOGICAL)
-
-
-def _after_ddl(sent: Sequence[Passage], offset: int) -> int:
-    """A commit ts for a row that carries none: just above the last DDL of its table that came before it.
-
-    In front of that DDL, the row would change a table that it never belonged to.
-    """
-    return max((upto + 1 for at, upto in sent if offset > at), default=0)
 
 
 def undated(name: TableName, op: Op) -> IncompleteRow:

@@ -51,16 +51,9 @@ def ends(
     *place: np.ndarray,
     by_place: bool,
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Places of the last and of the first change of each key, by their codes; the arguments are those of each change.
+    """Places of the last and of the first change of each key, by their codes, of which each key has one.
 
-    Args:
-        codes: A number for each key.
-        first_ts: As the column of `KEYED_SCHEMA`, as all that follow.
-        first_op: Kind of the first change.
-        stamps: Commit ts of the last one.
-        present: Whether that is an upsert.
-        place: Partition, offset and index.
-        by_place: As in `last_per_key`.
+    The arguments are the columns of `KEYED_SCHEMA`; `by_place` as in `last_per_key`.
     """
     if by_place:
         stamps = _comparable(codes, stamps)

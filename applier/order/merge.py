@@ -41,20 +41,11 @@ def images(rows: pa.Table) -> list[Image]:
     return [tuple(map(repr, row.values())) for row in data_of(rows).to_pylist()]
 
 
-def changes(rows: pa.Table, found: Sequence[Image], source: Iterable[int]) -> list[Hashable]:
-    """What the change of each row is known by, the same for equal changes.
-
-    Args:
-        rows: Rows of some parts, as `hashed` left all of them, or with both rows of each update in turn.
-        found: Their images.
-        source: Of each row the number of its part.
-    """
-    if _CHANGE in rows.column_names:
-        return cast("list[Hashable]", rows[_CHANGE].to_pylist())
-    return list(_changes(rows, found, source))
-
-
 def _changes(rows: pa.Table, found: Sequence[Image], source: Iterable[int]) -> Iterator[Hashable]:
+    """What the change of each row is known by, the same for equal changes; both rows of an update lie in turn.
+
+    `found` are the images of the rows, and `source` has of each the number of its part.
+    """
     places = zip(*(rows[name].to_pylist() for name in _PLACE), source, strict=True)
     for _, halves in groupby(zip(places, rows["\0present"].to_pylist(), found, strict=True), itemgetter(0)):
         change = tuple(half[1:] for half in halves)
@@ -156,8 +147,10 @@ def _counted(
     names = ("\0ts", "\0replay", "\0partition", "\0run", "\0present")
     places = zip(source, *(rows[name].to_pylist() for name in names), strict=True)
     runs: defaultdict[tuple[Any, ...], Counter[tuple[int, int, int]]] = defaultdict(Counter)
+    is_hashed = _CHANGE in rows.column_names
+    changes: Iterable[Hashable] = rows[_CHANGE].to_pylist() if is_hashed else _changes(rows, found, source)
     # The halves of an update count together: two rows may become one, and which partition they are in shows the other.
-    for place, image, change in zip(places, found, changes(rows, found, source), strict=True):
+    for place, image, change in zip(places, found, changes, strict=True):
         number, ts, replay, partition, run, present = place
         if not replay:
             within = (number, partition) if by_place and not ts & LOGICAL else ()

@@ -50,29 +50,16 @@ KEYLESS_SCHEMA = pa.schema(
         ("\0run", pa.int64()),
     ]  # type: ignore[arg-type]  # as above
 )
-"""Columns of a part of a table without a key; they are the fields of `KeylessEvent`."""
+"""Columns of a part of a table without a key, beside the table's own.
+
+A row of it is added to the table, or taken from it where it is not `present`. It is a `replay` if its partition had
+already resolved its commit ts, so that it was sent before. `run` is the number of the run of rows of one commit ts that
+it was sent in, among all runs of the table that its partition had: also those of rows that are not due yet.
+"""
 
 
 WireValues: TypeAlias = dict[str, list[Any]]
 """Values of some rows as they were sent, per column."""
-
-
-@dataclass(frozen=True, slots=True)
-class KeylessEvent:
-    """One row added to or taken from a table without a key.
-
-    Attributes:
-        replay: Its partition had already resolved its commit ts, so it was sent before.
-        run: Number of the run of rows of one commit ts that it was sent in, among all runs of the table that its
-            partition had: also those of rows that are not due yet.
-    """
-
-    ts: int
-    present: bool
-    position: tuple[int, int, int]
-    replay: bool
-    run: int
-    image: Image
 
 
 @dataclass(slots=True)
@@ -110,7 +97,8 @@ class KeyedGroup:
                     self._put(old_key, change.commit_ts, position, {**after, **before}, present=False, op=Op.DELETE)
             self._put(key, change.commit_ts, position, after, present=True, op=op)
         except KeyError as missing:
-            raise IncompleteRow(_no_key(change, missing), _KEY_HINT) from missing
+            what = f"{change.op.one} of table {change.name} lacks the key column {missing.args[0]!r}."
+            raise IncompleteRow(what, _KEY_HINT) from missing
         except TypeError:  # A list or an object has no hash; no protocol has such values in a key.
             what = f"A key column of a row of table {change.name} holds no value of a column."
             raise DecodeError(what, "is the protocol of the changefeed right?") from None
@@ -147,21 +135,23 @@ class KeylessGroup:
     """Changes of one table version without a key: every event counts, none is reduced."""
 
     version: TableVersion
-    events: list[KeylessEvent] = field(default_factory=list)
+    _events: list[tuple[Any, ...]] = field(default_factory=list)
+    _images: list[Image] = field(default_factory=list)
 
     def add(self, change: RowChange, position: tuple[int, int, int], *, replay: bool = False, run: int = 0) -> None:
         """Take one row change; an update takes the old image away and adds the new one."""
         if change.op is not Op.INSERT:
             if change.before is None:
                 raise IncompleteRow(_no_image(change), _OLD_VALUE_HINT)
-            self.events.append(KeylessEvent(change.commit_ts, False, position, replay, run, change.before))
+            self._events.append((change.commit_ts, False, *position, replay, run))
+            self._images.append(change.before)
         if change.after is not None:
-            self.events.append(KeylessEvent(change.commit_ts, True, position, replay, run, change.after))
+            self._events.append((change.commit_ts, True, *position, replay, run))
+            self._images.append(change.after)
 
     def columns(self) -> tuple[pa.Table, WireValues]:
         """One row per event: the columns of `KEYLESS_SCHEMA`, and wire values."""
-        meta = ((event.ts, event.present, *event.position, event.replay, event.run) for event in self.events)
-        return _table(meta, KEYLESS_SCHEMA), _values(self.version, [event.image for event in self.events])
+        return _table(self._events, KEYLESS_SCHEMA), _values(self.version, self._images)
 
 
 Group: TypeAlias = KeyedGroup | KeylessGroup
@@ -201,10 +191,6 @@ _KEY_HINT = "the key columns must not be left out by `column-selectors` or `dele
 
 def _no_image(change: RowChange) -> str:
     return f"{change.op.one} of table {change.name} does not hold the old row."
-
-
-def _no_key(change: RowChange, missing: KeyError) -> str:
-    return f"{change.op.one} of table {change.name} lacks the key column {missing.args[0]!r}."
 
 
 _REDUCE_BLOCK_ROWS = 100_000

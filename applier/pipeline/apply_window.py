@@ -15,7 +15,7 @@ from applier.changefeed.position import FeedPosition
 from applier.changefeed.table import TableName, TableVersion
 from applier.config.settings import Config
 from applier.consume.source import Source
-from applier.ddl.actions import RenameTable, effect
+from applier.ddl.actions import RenameTable
 from applier.errors import (
     AmbiguousName,
     DdlStopped,
@@ -148,7 +148,12 @@ class WindowApplier:
         for version in described:
             completeness.meet([version.name], scan.ddl, self.state, self.targets, self.config)
             self.state.track(version)
-            self._ensure(version)
+            try:
+                self.targets.ensure(version, self.targets.stamp(version.name, self.state.resolved_ts))
+            except TableMismatch as error:
+                # The one that is there does not fit.
+                self.targets.confirm()
+                self.set_apart({version.name: error}, Why.TABLE)
 
     def _in_turn(self, scan: WindowScan, left_out: frozenset[TableName], doubted: Doubted) -> set[TableName]:
         """Apply each DDL behind the rows below it, and then all other rows; the tables that got rows."""
@@ -202,9 +207,9 @@ class WindowApplier:
         """Names whose tables some DDL remove, which a step that failed may have done already."""
         admits, removed = self.config.filter.admits, set[TableName]()
         for item in ddl:
-            for action in item.actions:
+            for action, done in zip(item.actions, item.effects, strict=True):
                 if not (isinstance(action, RenameTable) and admits(action.last)):
-                    removed.update(effect(action).leaving(item.names))
+                    removed.update(done.leaving(item.names))
         return removed
 
     def _settle(self, unsettled: Mapping[TableName, int]) -> None:
@@ -252,14 +257,6 @@ class WindowApplier:
                 self.state.completeness[name] = replace(self.state.completeness[name], position=None)
             parking.report(self.state, name, error.hint)
 
-    def _ensure(self, version: TableVersion) -> None:
-        """Have the table of a version, or park it where the one that is there does not fit."""
-        try:
-            self.targets.ensure(version, self.targets.stamp(version.name, self.state.resolved_ts))
-        except TableMismatch as error:
-            self.targets.confirm()
-            self.set_apart({version.name: error}, Why.TABLE)
-
     def _apply_ddl(self, ddl: Ddl) -> None:
         """Apply a DDL, or park the tables for which it is refused; what it does to others is done."""
         try:
@@ -270,7 +267,7 @@ class WindowApplier:
             if not names:
                 refusal.tables = tuple(ddl.names)
                 raise
-            is_placed = self.targets.feed.order.parts_at_ddl and any(effect(each).created for each in ddl.actions)
+            is_placed = self.targets.feed.order.parts_at_ddl and any(done.created for done in ddl.effects)
             created = ddl.commit_ts if is_placed else None
             self.set_apart(dict.fromkeys(names, refusal), Why.DDL, names, created, ddl.commit_ts)
             self.state.ddl.refused.add(ddl.barrier.change.id)
@@ -328,18 +325,18 @@ def _before(ddl: Ddl, scan: WindowScan, due: Mapping[tuple[TableName, int], obje
 
 def _doubt_taken(state: State, order: FeedOrder, left_out: frozenset[TableName], ddl: Ddl) -> None:
     """Let tables lack rows that a DDL gives a name that its window leaves out: nothing orders such rows by the DDL."""
-    for action in () if order.parts_at_ddl else ddl.actions:
+    for action, done in () if order.parts_at_ddl else zip(ddl.actions, ddl.effects, strict=True):
         # No row has a name that a table has only within the statement.
         if not (isinstance(action, RenameTable) and action.then is not None):
-            taken = left_out.intersection(effect(action).brought)
+            taken = left_out.intersection(done.brought)
             completeness.doubt(state, taken, Reason(Why.MADE_WHILE_PARKED))
 
 
 def _by_names_of_now(names: Iterable[TableName], ddl: Sequence[Ddl]) -> set[TableName]:
     """The tables of names that the DDL of a window may have given to others."""
     found = set(names)
-    for action in (action for item in ddl for action in item.actions):
-        found.update(to for table, to in effect(action).moved if table in found)
+    for done in (done for item in ddl for done in item.effects):
+        found.update(to for table, to in done.moved if table in found)
     return found
 
 

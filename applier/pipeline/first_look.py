@@ -7,7 +7,7 @@ from pathlib import Path
 
 from applier import wording
 from applier.changefeed.message import rows_of
-from applier.changefeed.window import OffsetRange, Window
+from applier.changefeed.window import Window
 from applier.config.settings import CatalogSection, Config
 from applier.consume.source import Source
 from applier.consume.window_size import WindowTooLargeError
@@ -33,9 +33,7 @@ def look_first(source: Source, decoder: Decoder, protocol: str, catalog: Catalog
         DecodeError: None of the first messages is of the protocol.
         TransientError: The source does not answer.
     """
-    bounds = source.bounds()
-    begin = {place: OffsetRange(span.start, min(span.end, span.start + _MESSAGES)) for place, span in bounds.items()}
-    window = Window({place: span for place, span in begin.items() if span.end > span.start})
+    window = Window({place: span for place, span in source.bounds().items() if len(span)}).head(_MESSAGES)
     if window.ranges:
         _refuse_other(source, window, decoder, protocol)
     warehouse = catalog.properties.get("warehouse", "")

@@ -18,7 +18,6 @@ from applier.consume.window_size import LONGEST, NO_LIMIT, WindowSize, WindowToo
 from applier.errors import TerminalError
 from applier.pipeline import topics
 from applier.pipeline.batches.stager import splits
-from applier.pipeline.scan.known import Known
 from applier.pipeline.scan.scanner import WindowScanner
 from applier.pipeline.scan.window_scan import WindowScan
 from applier.pipeline.tables.shared_targets import refuse_shared
@@ -44,13 +43,11 @@ class NextStep:
 
     Attributes:
         scan: What its window holds.
-        known: What was known before it.
         bounds: What the source has, up to the ends that were asked for.
         empty: How many offsets of the window hold no message, by partition.
     """
 
     scan: WindowScan
-    known: Known
     bounds: Mapping[TopicPartition, OffsetRange]
     empty: Mapping[TopicPartition, int]
 
@@ -105,11 +102,13 @@ class StepReader:
             window = self._next_window(bounds)
             several = len({place.topic for place in bounds}) > 1
             later = capped(self.source.bounds(), ends) if several else bounds
-            known = Known.of(self.state, later, self.config.changefeed.partitions)
-        window, scan = self._scan(window, bounds, known, stopwatch)
+            if self.state.lives is not None:
+                self.state.lives.meet(self.state.tables)
+            used = in_use(later, self.config.changefeed.partitions)
+        window, scan = self._scan(window, bounds, used, stopwatch)
         if self._find_ahead(scan):
-            known = replace(known)  # What the tables have was not known.
-            window, scan = self._scan(window, bounds, known, stopwatch)
+            # What the tables have was not known.
+            window, scan = self._scan(window, bounds, used, stopwatch)
         if window.ranges:
             # After the messages: a topic that took the place of the one that they are to be of may do so at any time.
             topics.meet(self.state, self.source.topic_ids())
@@ -119,7 +118,7 @@ class StepReader:
         refuse_unreadable(scan, self.state, self.config.changefeed.protocol)
         self._size.learn(scan.results.counts.get("bytes", 0), scan.results.counts.get("messages", 0))
         OUTAGES.worked("source", "registry")
-        return NextStep(scan, known, bounds, empty)
+        return NextStep(scan, bounds, empty)
 
     def show(self, silent: Sequence[TopicPartition], found: NextStep) -> None:
         """Let the checkpoint name partitions that were added to a topic and hold the watermark back, for `status`."""
@@ -142,7 +141,11 @@ class StepReader:
         return next_window(self.state.next_offsets, bounds, limit, self._least(), whole, size.share)
 
     def _scan(
-        self, window: Window, bounds: Mapping[TopicPartition, OffsetRange], known: Known, stopwatch: Stopwatch
+        self,
+        window: Window,
+        bounds: Mapping[TopicPartition, OffsetRange],
+        used: Mapping[TopicPartition, int],
+        stopwatch: Stopwatch,
     ) -> tuple[Window, WindowScan]:
         """Scan a window, or a shorter one where its messages have more bytes than a step may read."""
         most_bytes = self._size.most_bytes
@@ -152,7 +155,7 @@ class StepReader:
             if where is Where.TASKS:
                 limits = replace(limits, splits=splits(self.targets, self.state.tables))
             try:
-                return window, self.scanner.scan(window, known, stopwatch, where=where, limits=limits)
+                return window, self.scanner.scan(window, self.state, used, stopwatch, where=where, limits=limits)
             except WindowTooLargeError as found:
                 self._size.learn(found.size, found.messages)
             shorter = self._next_window(bounds, window.messages // 2)
@@ -268,7 +271,7 @@ class StepReader:
         if scan.upto is None or self.config.changefeed.start != "midstream" or self.scanner.rows_describe:
             return []
         made = [ddl.barrier.change.after for ddl in scan.ddl]
-        known = self.state.tables.beside(self.state.supplied)
+        known = self.state.declared
         below = {name: cuts[0] - 1 for name, cuts in scan.job.marks.cuts.items()}
         found = [version for key, version in scan.versions.items() if key in scan.new_versions and version not in made]
         return [
@@ -276,6 +279,11 @@ class StepReader:
             for version in found
             if version.version <= below.get(version.name, scan.upto) and version.name not in known
         ]
+
+
+def in_use(bounds: Mapping[TopicPartition, OffsetRange], limit: int | None) -> dict[TopicPartition, int]:
+    """Ends of the partitions whose resolved ts count: TiCDC never writes beyond `limit`, its `partition-num`."""
+    return {place: span.end for place, span in bounds.items() if limit is None or place.partition < limit}
 
 
 def refuse_unreadable(scan: WindowScan, state: State, protocol: str) -> None:

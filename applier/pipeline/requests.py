@@ -62,9 +62,6 @@ class Requests:
     def ask(self, request: TableRequest) -> RequestOutcome:
         """Keep a request of this very process, and carry out all that are open, in the order in which they were made.
 
-        Returns:
-            What became of it.
-
         Raises:
             ConfigError: A step that stopped half-way must be finished first; nothing is kept.
         """
@@ -75,11 +72,7 @@ class Requests:
         return self.main.state.checkpoint.handled[request.id]
 
     def carry_out(self, request: TableRequest) -> RequestOutcome:
-        """Carry out one request, once; the checkpoint has its effect and its outcome, or neither.
-
-        Returns:
-            What became of it.
-        """
+        """Carry out one request, once; the checkpoint has its effect and its outcome, or neither."""
         state = self.main.state
         failpoints.reach("request-taken")
         outcome = state.checkpoint.handled.get(request.id)
@@ -182,10 +175,8 @@ class Requests:
         """Let tables come back that an export was loaded into; another load may have brought some back already."""
         # One that was left out while it was loaded would be shown as whole, and get no row from there on.
         self._refuse_left_out(names)
-        loads, brought = (
-            LoadTables(self.main.targets.catalog, self.main.targets.feed.name),
-            dict[TableName, LoadRecord](),
-        )
+        loads = LoadTables(self.main.targets.catalog, self.main.targets.feed.name)
+        brought = dict[TableName, LoadRecord]()
         for name in names:
             found, known = loads.find(name), self.main.state.completeness.get(name)
             if found is not None and found[0].is_complete:
@@ -199,9 +190,8 @@ class Requests:
         state, order, reason = self.main.state, self.main.targets.feed.order, Reason(Why.CATCHING_UP)
         versions = {name: load.version for name, load in loads.items()}
         state.learn({(name, version.version): version for name, version in versions.items()}, {})
-        since = {
-            tso: {} if order.has_watermark else self.main.since(tso) for tso in {item.tso for item in loads.values()}
-        }
+        moments = {item.tso for item in loads.values()}
+        since = {tso: {} if order.has_watermark else self.main.since(tso) for tso in moments}
         for name, load in loads.items():
             at, number = order.as_of(load.tso) or 0, versions[name].version
             position = FeedPosition(name, at, (), since[load.tso], number, load.partitioning, is_loaded=True)
@@ -212,9 +202,7 @@ class Requests:
     def _forget(self, names: Sequence[TableName]) -> RequestOutcome:
         state, targets = self.main.state, self.main.targets
         admits = self.main.config.filter.admits
-        wanted = [name for name in names if admits(name)]
-        if wanted:
-            first = wanted[0]
+        if (first := next(filter(admits, names), None)) is not None:
             what = f"Table {first} would begin again as incomplete with its next row:"
             way_out = f"leave it out first, with '!{first}' in tables.include, and start `applier run -c FILE` again."
             raise ConfigError([f"{what} {way_out}"])

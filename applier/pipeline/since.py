@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
-from applier.changefeed.event import Resolved
-from applier.changefeed.message import TopicPartition, rows_of
+from applier.changefeed.message import TopicPartition
 from applier.changefeed.position import Reading
 from applier.changefeed.ts import CLOCK_SKEW_MS, unix_ms, wall_clock
 from applier.changefeed.window import OffsetRange, Window
 from applier.consume.source import Source
 from applier.consume.window_size import WindowTooLargeError
-from applier.errors import EXPORT, DecodeError, SourceLost
-from applier.pipeline.scan.watermarks import resolved_near_ends
+from applier.errors import EXPORT, SourceLost
+from applier.pipeline.scan.watermarks import resolved_in, resolved_near_ends
 
 if TYPE_CHECKING:
     from applier.decode.decoder import Decoder
@@ -59,19 +59,10 @@ def _prove(source: Source, place: TopicPartition, span: OffsetRange, ts: int, de
 
 def first_resolved(source: Source, place: TopicPartition, span: OffsetRange, decoder: Decoder) -> int | None:
     """The first resolved ts of a partition, as far as it is looked for."""
-    try:
-        window = Window({place: OffsetRange(span.start, min(span.end, span.start + _MESSAGES))})
-        messages = rows_of(source.collect(window)) if span.end > span.start else []
-    except WindowTooLargeError:
+    if not len(span):
         return None
-    for message in messages:
-        try:
-            events = decoder.decode(message["key"], message["value"])
-        except DecodeError:
-            continue
-        resolved = [event.resolved_ts for event in events if isinstance(event, Resolved)]
-        if resolved:
-            return min(resolved)
+    with suppress(WindowTooLargeError):
+        return resolved_in(source.collect(Window({place: span}).head(_MESSAGES)), decoder, is_first=True).get(place)
     return None
 
 

@@ -23,8 +23,8 @@ def held_back(waiting: Sequence[Waiting], silent: Sequence[TopicPartition]) -> s
     """What holds a watermark back, in one sentence: rows without a schema, or partitions without a resolved ts."""
     if waiting:
         rows = "; ".join(
-            f"{row.rows} of table {row.name} from {row.partition}, first at commit ts {row.commit_ts} "
-            f"({wall_clock(row.commit_ts).isoformat(timespec='seconds')}), schema version {row.version}"
+            f"{row.rows} of table {row.name} from {row.partition}, first at commit ts {_moment(row.commit_ts)}, "
+            f"schema version {row.version}"
             for row in waiting[:10]
         )
         return f"Rows wait for a schema that has not come: {rows}."

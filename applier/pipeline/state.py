@@ -149,6 +149,32 @@ class State:
         return list(dict.fromkeys([*self.tables, *versions, *self.unsettled, *self.completeness, *self.found]))
 
     @property
+    def declared(self) -> Tables:
+        """Each table as of the checkpoint, those that the configuration alone declares included."""
+        return self.tables.beside(self.supplied)
+
+    @property
+    def misnamed(self) -> frozenset[TableName]:
+        """Tables whose names may be those of others upstream, or of none."""
+        return frozenset(name for name, found in self.completeness.items() if found.is_misnamed)
+
+    @property
+    def exported(self) -> dict[TableName, int]:
+        """TSO of the export that parked tables get, whether or not anything else shows what they are."""
+        places = ((name, found.position) for name, found in self.completeness.items())
+        return {
+            name: at.version or 0
+            for name, at in places
+            if at is not None and at.is_loaded and at.ts <= self.resolved_ts
+        }
+
+    def left_at(self, name: TableName) -> int:
+        """Commit ts at which a parked table left the feed: DDL at or below it do not free its name; 0 if unknown."""
+        known = self.completeness.get(name)
+        position = known.position if known is not None and known.is_parked else None
+        return 0 if position is None or position.is_loaded else position.ts
+
+    @property
     def unsettled(self) -> Mapping[TableName, int]:
         """Names that a step has moved in part, by commit ts; until it is repeated, one may stand for another table."""
         return self.checkpoint.moving.tables if self.checkpoint.moving else {}

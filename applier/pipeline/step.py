@@ -14,19 +14,13 @@ from applier.changefeed.position import Reading
 from applier.changefeed.table import TableName
 from applier.config.settings import Config
 from applier.consume.source import Source
-from applier.decode.decoder import Decoder
-from applier.decode.protocols import decoder_of_thread
-from applier.errors import (
-    DecodeError,
-    TransientError,
-)
+from applier.errors import DecodeError, TransientError
 from applier.order.feed_order import passed
 from applier.pipeline.apply_window import WindowApplier
 from applier.pipeline.maintenance import Maintenance
 from applier.pipeline.next_step import NextStep, StepReader
 from applier.pipeline.scan.scanner import WindowScanner
 from applier.pipeline.scan.task_result import Waiting
-from applier.pipeline.scan.watermarks import silent
 from applier.pipeline.schema_changes import moved_names
 from applier.pipeline.schema_changes.apply import DdlApplier
 from applier.pipeline.since import since
@@ -101,13 +95,9 @@ class Pipeline:
         places = self.scanner.runner.places
         self._applier = WindowApplier(self.config, self.source, self.targets, self.ddl_handler, self.state, places)
 
-    def decoder(self) -> Decoder:
-        """A decoder of the feed."""
-        return decoder_of_thread(self.scanner.template.protocol, self.scanner.template.options)
-
     def since(self, ts: int) -> dict[TopicPartition, Reading]:
         """Where each partition is read from, so that nothing above a commit ts is missed; see `since.since`."""
-        return since(self.source, ts, None if self.config.source.archive else self.decoder())
+        return since(self.source, ts, None if self.config.source.archive else self.scanner.decoder())
 
     def ends(self) -> dict[TopicPartition, int]:
         """Ends of the source now."""
@@ -190,7 +180,7 @@ class Pipeline:
         self._reader.adapt(found, moved=has_news)
         if scan.error is not None and not moved and self.scanner.may_come(scan.error):
             raise TransientError(scan.error.what, scan.error.hint)
-        outcome = replace(self._outcome(found, stopwatch, moved=moved), is_longest=is_longest)
+        outcome = self._outcome(found, stopwatch, moved=moved, is_longest=is_longest)
         self._reader.show(outcome.silent, found)
         self._mended = Counter() if moved else self._mended
         return outcome
@@ -249,18 +239,18 @@ class Pipeline:
             and (is_end or self.targets.feed.order.has_watermark)
         )
 
-    def _outcome(self, found: NextStep, stopwatch: Stopwatch, *, moved: bool) -> Step:
-        scan = found.scan
-        order = self.targets.feed.order
+    def _outcome(self, found: NextStep, stopwatch: Stopwatch, *, moved: bool, is_longest: bool) -> Step:
+        scan, order = found.scan, self.targets.feed.order
         return Step(
             moved=moved,
             complete=found.is_complete(self.state.next_offsets),
             status=self._status(found, stopwatch, moved=moved),
             waiting=scan.waiting,
-            silent=silent(scan.resolved, found.known.ends) if scan.upto is None else (),
+            silent=scan.silent,
             error=scan.error,
             resolved=scan.resolved if order.has_watermark else {},
             mark=order.as_of(scan.upto),
+            is_longest=is_longest,
             commits=self._applier.commits,
         )
 

@@ -110,7 +110,7 @@ def reach(main: Pipeline, opened: Opened) -> Mapping[TopicPartition, Reading]:
     tso = opened.export.tso
     refuse_shared_names(main.config, [*main.state.tables, *opened.names])
     readings = main.since(tso)
-    last = newest(main.source, main.decoder) if main.targets.feed.order.has_watermark else None
+    last = newest(main.source, main.scanner.decoder) if main.targets.feed.order.has_watermark else None
     if last is not None and last < tso:
         what = (
             f"The feed has come to resolved ts {last} ({wall_clock(last):%F %T} UTC), and the export is of "
@@ -124,7 +124,7 @@ def unproven(main: Pipeline, tso: int) -> list[str]:
     """What no message shows, and a user must know: whether the changefeed began before the export; [] if it did."""
     if not main.targets.feed.order.has_watermark:
         return []
-    spans, decoder = main.source.bounds(), main.decoder()
+    spans, decoder = main.source.bounds(), main.scanner.decoder()
     firsts = [first_resolved(main.source, place, span, decoder) for place, span in spans.items()]
     first = min((ts for ts in firsts if ts is not None), default=None)
     if first is None or first <= tso:

@@ -56,7 +56,7 @@ def described(pipeline: Pipeline, found: NextStep) -> StepPlan:
             for place, span in sorted(scan.window.ranges.items())
         ],
         tables=_tables(pipeline, found) if moves else (),
-        ddl=_ddl(pipeline, scan.ddl, found.known.tables) if moves else (),
+        ddl=_ddl(pipeline, scan.ddl, state.declared) if moves else (),
         waits=_waits(found),
         aside=[
             TableAside(
@@ -92,8 +92,7 @@ def _waits(found: NextStep) -> str:
     scan = found.scan
     if scan.error is not None:
         return f"It ends before a message that cannot be used: {scan.error}"
-    silent = sorted(place for place in found.known.ends if place not in scan.resolved)
-    return held_back(scan.waiting, silent if scan.upto is None else ())
+    return held_back(scan.waiting, scan.silent)
 
 
 def _ddl(pipeline: Pipeline, ddl: Sequence[Ddl], tables: Tables) -> list[DdlDue]:

@@ -81,8 +81,6 @@ class Prepared(NamedTuple):
     name: TableName
     writer: TableWriter
     stamp: Stamp
-    key: tuple[str, ...] | None
-    exact: bool
     rows: BatchRows
 
 
@@ -103,11 +101,11 @@ def _prepared(targets: TargetTables, batch: Batch, tracked: Tables, stager: Stag
         targets.confirm()
     failpoints.reach("table-ensured")
     stamp = targets.stamp(batch.name, batch.upto, _offsets(targets, batch), writer)
-    exact = order.has_watermark and _is_exact(writer, stamp) and batch.is_above(writer.known)
+    is_marked = any(mark in stamp.extra or writer.table.setting(mark) is not None for mark in INEXACT)
+    exact = order.has_watermark and not is_marked and batch.is_above(writer.known)
     fits = batch.fits(now, writer.table, None if order.parts_at_ddl else targets.maker.rules)
     merging = batch.merging(by_place=order.by_place, exact=exact)
-    rows = stager.rows(batch, fits, merging, writer, exact=exact)
-    return Prepared(batch.name, writer, stamp, merging.key, exact, rows)
+    return Prepared(batch.name, writer, stamp, stager.rows(batch, fits, merging, writer))
 
 
 def _committed(targets: TargetTables, item: Prepared, *, is_complete: bool) -> CommitWork | None:
@@ -119,7 +117,7 @@ def _committed(targets: TargetTables, item: Prepared, *, is_complete: bool) -> C
     work = CommitWork(is_complete=is_complete, lacking=lacking)
     for attempt in writer.attempts(work, item.stamp):
         with attempt:
-            plan = writer.plan(item.key, exact=item.exact, work=work)
+            plan = writer.plan(rows.merging.key, exact=rows.merging.exact, work=work)
             if not writer.take(work, rows.staged(plan)):
                 writer.take(work, rows.staged(replace(plan, exact=False)))
     rows.let_go()
@@ -149,7 +147,3 @@ def doubt(targets: TargetTables, names: Iterable[TableName]) -> None:
             # The mark alone changes: rows above this resolved ts are yet to come.
             stamp = targets.feed.stamp(known.resolved_ts, {**known.extra, FILTERED: "true"}, writer)
             targets.committed(writer, writer.stamp(stamp).snapshot_id)
-
-
-def _is_exact(writer: TableWriter, stamp: Stamp) -> bool:
-    return all(mark not in stamp.extra and writer.table.setting(mark) is None for mark in INEXACT)

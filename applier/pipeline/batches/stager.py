@@ -96,11 +96,9 @@ class StagerHere:
 
     kept: KeptRows | None = None
 
-    def rows(
-        self, batch: Batch, fits: Sequence[Fit], merging: Merging, writer: TableWriter, *, exact: bool
-    ) -> BatchRows:
-        """The rows of a batch, for the table of a writer; `exact` as of `TableWriter.plan`."""
-        del writer, exact
+    def rows(self, batch: Batch, fits: Sequence[Fit], merging: Merging, writer: TableWriter) -> BatchRows:
+        """The rows of a batch, for the table of a writer."""
+        del writer
         return RowsHere(batch.parts, fits, merging, self.kept)
 
     def stage_ahead(self, every: Sequence[BatchRows]) -> None:
@@ -136,6 +134,10 @@ class ShareTask:
             sample, staged = self.stage.new_keys, self.stage.run(changes)
             return staged if sample is None else staged._replace(credit=sample.credit)
         except ApplierError as error:
+            if isinstance(error, TransientError | OutsideRefused):
+                # The storage may be out of reach of this machine alone.
+                error.what = f"In a task on {platform.node()}: {error.what}"
+                error.hint = error.hint or _OWN_RIGHTS
             return error
 
     def _rows(self, place: tuple[int, int], bodies: Mapping[PieceId, pa.Buffer]) -> pa.Table:
@@ -154,15 +156,7 @@ class Work:
 
     def __call__(self, target: int, bodies: Mapping[PieceId, pa.Buffer]) -> list[tuple[int, Outcome]]:
         """What becomes of the shares of a target."""
-        return [(number, _placed(share(bodies))) for number, share in self.targets[target]]
-
-
-def _placed(outcome: Outcome) -> Outcome:
-    """An error of the storage names the machine: others may reach it."""
-    if isinstance(outcome, TransientError | OutsideRefused):
-        outcome.what = f"In a task on {platform.node()}: {outcome.what}"
-        outcome.hint = outcome.hint or _OWN_RIGHTS
-    return outcome
+        return [(number, share(bodies)) for number, share in self.targets[target]]
 
 
 @dataclass(slots=True)
@@ -245,16 +239,14 @@ class StagerInTasks:
     splits: Mapping[TableName, Sequence[int]]
     size: float
 
-    def rows(
-        self, batch: Batch, fits: Sequence[Fit], merging: Merging, writer: TableWriter, *, exact: bool
-    ) -> BatchRows:
+    def rows(self, batch: Batch, fits: Sequence[Fit], merging: Merging, writer: TableWriter) -> BatchRows:
         """See `StagerHere`; the files of some tables are reached by Java alone, and tasks have none."""
         if isinstance(writer.storage, JavaStorage):
             return RowsHere(batch.parts, fits, merging, self.kept)
         plan = None
         # What another writer or an answer that is lost makes fail here, an attempt plans on what is there then.
         with suppress(TransientError, TableMismatch):
-            plan = writer.plan(merging.key, exact=exact)
+            plan = writer.plan(merging.key, exact=merging.exact)
         return RowsInTasks(self, batch, fits, merging, plan)
 
     def stage_ahead(self, every: Sequence[BatchRows]) -> None:

@@ -160,7 +160,7 @@ class _TaskState:
 
     def wants(self, name: TableName, commit_ts: int) -> bool:
         """Whether a row of the message that is decoded now may be due; see `LargeMessages.wants`."""
-        return self._admission.is_due(name, commit_ts, self._place, self._offset)
+        return self._admission.fate_of(name, commit_ts, self._place, self._offset) is None
 
     def read(self, place: TopicPartition, messages: pa.Table) -> None:
         """Decode and reduce messages of one partition.
@@ -333,18 +333,14 @@ def _too_large(messages: pa.Table, limit: int) -> dict[int, DecodeError]:
     keys, values = (messages[name] for name in ("key", "value"))
     found = {
         number: DecodeError("It does not fit into the memory of the driver once it is decompressed.", _MEMORY_HINT)
-        for number in _numbers(np.asarray(pc.equal(values, _STAND_IN).fill_null(False)))
+        for number in np.flatnonzero(np.asarray(pc.equal(values, _STAND_IN).fill_null(False))).tolist()
     }
     if messages.nbytes > limit:
         sizes = _sizes(keys) + _sizes(values)
-        for number in _numbers(sizes > limit):
+        for number in np.flatnonzero(sizes > limit).tolist():
             what = f"It holds {sizes[number]:,} bytes; source.max_message_bytes is {limit:,}."
             found[number] = DecodeError(what, LIMIT_HINT)
     return found
-
-
-def _numbers(chosen: npt.NDArray[np.bool_]) -> list[int]:
-    return np.flatnonzero(chosen).tolist()
 
 
 def _sizes(column: pa.ChunkedArray[pa.BinaryScalar]) -> npt.NDArray[np.int64]:

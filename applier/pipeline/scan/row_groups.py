@@ -64,12 +64,8 @@ class Admission:
         for number, rows in segments(placed[due], self.marks.cuts.get(name, ())) if len(due) else ():
             yield number, due[rows]
 
-    def is_due(self, name: TableName, commit_ts: int, place: TopicPartition, offset: int) -> bool:
-        """Whether a row is to be applied of which a message shows no more; the commit ts is 0 where it shows none."""
-        return self._fate_of(name, commit_ts, place, offset) is None
-
-    def _fate_of(self, name: TableName, commit_ts: int, place: TopicPartition, offset: int) -> Fate | None:
-        """What becomes of such a row; None if it is due."""
+    def fate_of(self, name: TableName, commit_ts: int, place: TopicPartition, offset: int) -> Fate | None:
+        """What becomes of a row of which a message shows no more, its commit ts 0 for none; None if it is due."""
         if commit_ts:
             codes, _ = self._fates(name, place, np.array([offset]), np.array([commit_ts]))
             return None if codes[0] == _DUE else _FATES[codes[0]]
@@ -120,7 +116,7 @@ class Admission:
             self._pass(Fate.HELD, None, place, offset)
             return False
         self.found.has_unplaced |= not error.commit_ts
-        fates = {name: self._fate_of(name, error.commit_ts, place, offset) for name in error.tables or found}
+        fates = {name: self.fate_of(name, error.commit_ts, place, offset) for name in error.tables or found}
         due = sorted(name for name, fate in fates.items() if fate is None)
         if due or not fates:
             located = error.at(*place, offset, self.protocol)
@@ -193,7 +189,7 @@ _G = TypeVar("_G", bound=_Group)
 
 
 class _Sent(NamedTuple):
-    """A row, with its place, and of one without a key what `KeylessEvent` has."""
+    """A row, with its place, and of one without a key what `KEYLESS_SCHEMA` has."""
 
     row: RowChange
     position: tuple[int, int, int]
@@ -301,7 +297,7 @@ class RowGroups:
         kind: Callable[..., _G],
         ts: int,
         place: TopicPartition,
-        count: int = 1,
+        count: int,
     ) -> _G | None:
         name, number, cut, *_ = where
         version = self.versions.get(name, number)

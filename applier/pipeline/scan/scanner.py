@@ -6,9 +6,8 @@ of this very window must be read: a schema that rows waited for, a DDL among the
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import partial
 
 from applier.changefeed.message import Messages, TopicPartition
 from applier.changefeed.table import TableName
@@ -16,19 +15,20 @@ from applier.changefeed.window import Window
 from applier.consume.runner import Ran, Runner
 from applier.consume.source import Source
 from applier.consume.window_size import Limits, WindowTooLargeError
-from applier.ddl.actions import effect
+from applier.ddl.late_rows import lates
+from applier.decode.decoder import Decoder
 from applier.decode.protocols import decoder_of_thread
 from applier.errors import DecodeError, SchemaUnknown
 from applier.order.barrier import cut, in_order
-from applier.order.feed_order import Passages, passages
+from applier.order.feed_order import FeedOrder, Passages, passages
 from applier.pipeline.scan.decode_task import DecodeTask
-from applier.pipeline.scan.known import Known
 from applier.pipeline.scan.statements import Ddl, Taken, read_all
 from applier.pipeline.scan.task_result import TaskResult
 from applier.pipeline.scan.task_versions import DdlMarks
-from applier.pipeline.scan.watermarks import advance, mark, resolved_near_ends
+from applier.pipeline.scan.watermarks import mark, resolved_near_ends
 from applier.pipeline.scan.window_scan import NO_WATERMARK, WindowScan
 from applier.pipeline.scan.window_tables import met, shown, spelling, take_keys, typed_by, with_rows
+from applier.pipeline.state import State
 from applier.runtime import failpoints
 from applier.runtime.logs import Stopwatch
 from applier.runtime.places import Where
@@ -78,6 +78,10 @@ class WindowScanner:
         """Where the messages are."""
         return self.runner.source
 
+    def decoder(self) -> Decoder:
+        """A decoder of the feed."""
+        return decoder_of_thread(self.template.protocol, self.template.options)
+
     def may_come(self, error: DecodeError | None) -> bool:
         """Whether a message may be read yet that cannot be now: its schema may be late in the registry."""
         return isinstance(error, SchemaUnknown) and not self.schema_deadline.is_over(error.schema_id)
@@ -85,105 +89,120 @@ class WindowScanner:
     def scan(
         self,
         window: Window,
-        known: Known,
+        state: State,
+        ends: Mapping[TopicPartition, int],
         stopwatch: Stopwatch,
         *,
         where: Where,
         limits: Limits = _NO_LIMITS,
     ) -> WindowScan:
-        """Find out what a window holds; reads only.
+        """Find out what a window holds; reads only, and nothing of the state changes meanwhile. `ends` as `WindowScan`.
 
         Raises:
             WindowTooLargeError: The window has more bytes.
             TransientError: The source, the registry or the claim-check storage does not answer.
             SchemaChangeRefused: A DDL statement that cannot be understood.
         """
-        typed = typed_by((), known.tables) if self.rows_describe else {}
-        order = type(self.template.order)(
-            known.applied, known.floors, known.state.covered, passages(known.state.checkpoint.passed, ())
-        )
-        late = known.late_in(order)
-        self.unsplit.update(known.state.topics[name] for name in known.counted & known.state.topics.keys())
-        marks = DdlMarks(typed=typed, changed=known.changed if self.rows_describe else {}, late=late)
+        counted = {version.name for version in state.versions.values() if not version.shape.is_idempotent}
+        self.unsplit.update(state.topics[name] for name in counted & state.topics.keys())
         limits = replace(limits, unsplit=frozenset(self.unsplit), piece_rows=self.template.limits.piece_rows)
-        job = replace(self.template, order=order, marks=marks, limits=limits)
-        found = WindowScan(window, dict(known.state.checkpoint.resolved), job, ceiling=self.ceiling)
-        found.job = replace(job, marks=replace(marks, shown=shown(found, known)))
+        job = replace(self.template, order=self._order(state), marks=self._marks(state), limits=limits)
+        found = WindowScan(window, dict(state.checkpoint.resolved), job, ends, ceiling=self.ceiling)
+        found.job = replace(job, marks=replace(job.marks, shown=shown(found, state)))
         with stopwatch.stage("read"):
             run = self._reader(found, where)
         failpoints.reach("read")
-        if not known.tables:
+        if not state.declared:
             with stopwatch.stage("decode"):
-                self._peek(found, known)
+                self._peek(found, state)
         for _ in range(_MAX_PASSES):
-            found.upto = self._upto(found, known)
+            found.upto = self._upto(found, state)
             with stopwatch.stage("decode"):
-                results, found.kept = run(found.task(known))
+                results, found.kept = run(found.task(state))
                 found.results = TaskResult.sum(results)
-            revised = self._revise(found, known)
+            revised = self._revise(found, state)
             if revised is None:
                 found.hold_set_aside()
                 return found
             if revised:
                 # What lies beyond the new end is not read: its resolved ts would claim rows that are not applied.
-                found.resolved, found.ceiling, found.waiting = dict(known.state.checkpoint.resolved), self.ceiling, []
+                found.resolved, found.ceiling, found.waiting = dict(state.checkpoint.resolved), self.ceiling, []
                 where = where if found.window.ranges else Where.HERE  # Tasks have nothing to read.
                 with stopwatch.stage("read"):
                     run = self._reader(found, where)
         msg = f"a window of {window.messages} messages did not settle in {_MAX_PASSES} passes"
         raise AssertionError(msg)
 
+    def _order(self, state: State) -> FeedOrder:
+        """What places the rows of a window; a table that is ahead of the others has its own resolved ts."""
+        loaded = {name: ts for name, ts in state.loaded.items() if ts > state.resolved_ts}
+        sent = passages(state.checkpoint.passed, ())
+        return type(self.template.order)(state.resolved_ts, {**state.ahead, **loaded}, state.covered, sent)
+
+    def _marks(self, state: State) -> DdlMarks:
+        """What DDL of earlier steps say of rows."""
+        names = {name for name, _ in state.versions}
+        late = {} if self.template.order.parts_at_ddl else lates(state.ddl.past, state.ddl.applied, names)
+        if not self.rows_describe:
+            return DdlMarks(late=late)
+        changed = {name: at for name in state.tables if (at := state.changed_at(name))}
+        return DdlMarks(typed=typed_by((), state.declared), changed=changed, late=late)
+
     def _reader(self, found: WindowScan, where: Where) -> Run:
         """Search the tails for resolved ts, and bind the messages of the window to a function that runs row passes."""
         window = found.window
         if where is Where.HERE:
             messages = self.runner.read(window)
-            found.resolved = advance(found.resolved, self._resolved(window, lambda tails: tails.among(messages)))
+            found.resolve(self._resolved(window, lambda tails: tails.among(messages)))
             return lambda job: Ran([job(messages.items())])
-        found.resolved = advance(found.resolved, self._resolved(window, self.source.collect))
+        found.resolve(self._resolved(window, self.source.collect))
         return lambda job: self.runner.run(window, job, where)
 
-    def _peek(self, found: WindowScan, known: Known) -> None:
+    def _peek(self, found: WindowScan, state: State) -> None:
         """Learn from its first messages what tables a first window makes.
 
         It is the largest, and rows whose values do not fit what they alone say would be sought, and all read again.
         """
-        found.upto = self._upto(found, known)
+        found.upto = self._upto(found, state)
         try:
             messages = self.source.collect(found.window.head(HEAD_MESSAGES))
         except WindowTooLargeError:
             return  # The pass itself learns it, and what it read without it is read again.
         # Rows are not due: before a DDL has shown the types of its columns, values need not fit what a row alone says.
-        found.results = replace(found.task(known), upto=-1)(messages.items())
-        found.learn(known)
-        self._cut(found, known)
+        found.results = replace(found.task(state), upto=-1)(messages.items())
+        found.learn(state)
+        self._cut(found, state)
 
     def _resolved(self, window: Window, read: Callable[[Window], Messages]) -> dict[TopicPartition, int]:
-        decoder = partial(decoder_of_thread, self.template.protocol, self.template.options)
-        return resolved_near_ends(window, read, decoder) if self.template.order.has_watermark else {}
+        return resolved_near_ends(window, read, self.decoder) if self.template.order.has_watermark else {}
 
-    def _upto(self, found: WindowScan, known: Known) -> int | None:
+    def _upto(self, found: WindowScan, state: State) -> int | None:
         """The watermark, or None while a partition in use has no resolved ts: then a pass only looks for schemas."""
         if not self.template.order.has_watermark:
             return found.ceiling
-        watermark = mark(found, known)
+        watermark = mark(found, state)
         return None if watermark is None else min(watermark, found.ceiling)
 
-    def _revise(self, found: WindowScan, known: Known) -> bool | None:
+    def _revise(self, found: WindowScan, state: State) -> bool | None:
         """What the last pass teaches about how the window must be read.
 
         Returns:
             None if it was read right; else whether the window itself changed and its messages must be read again.
         """
-        learnt = found.learn(known)
+        learnt = found.learn(state)
         # Before the bad messages: a value may fit its column once a DDL of this very window has shown its type.
-        if self._cut(found, known) or self._mend(found):
+        if self._cut(found, state) or self._mend(found):
             return False
         if found.results.bad:
             return self._set_aside(found)
-        if found.results.waiting and (learnt or found.learn_loaded(known)):
+        if found.results.waiting and (learnt or found.learn_loaded(state)):
             return False
-        return False if _hold_back(found) or self._go_further(found, known) else None
+        if _hold_back(found):
+            return False
+        # The tails may have missed a resolved ts that the pass met.
+        found.resolve(found.results.resolved)
+        after = self._upto(found, state)
+        return False if after is not None and after > (found.upto or 0) else None
 
     def _mend(self, found: WindowScan) -> bool:
         """Let one task read each partition of a topic, where several have read one that they must not; True if so."""
@@ -207,63 +226,52 @@ class WindowScanner:
         found.end_before(ending, [bad for bad in ending if self.parks and not self.may_come(bad.error)])
         return True
 
-    def _go_further(self, found: WindowScan, known: Known) -> bool:
-        """The tails may have missed a resolved ts that the pass met."""
-        found.resolved = advance(found.resolved, found.results.resolved)
-        after = self._upto(found, known)
-        return after is not None and after > (found.upto or 0)
-
-    def _cut(self, found: WindowScan, known: Known) -> bool:
+    def _cut(self, found: WindowScan, state: State) -> bool:
         """DDL among the rows cut them into segments; rows that were reduced across one must be read again."""
         due = [barrier for barrier in found.results.barriers if barrier.change.commit_ts <= (found.upto or 0)]
-        barriers = in_order(due, known.applied, known.applied_ddl)
-        every = read_all(barriers, spelling(found, known), met(found, known), self.taken) if barriers else []
-        had = {**known.exported, **known.state.loaded}
-        every = [ddl for ddl in every if not ddl.is_in(had)]
-        every = [with_rows(ddl, found) for ddl in every]
+        barriers = in_order(due, state.resolved_ts, state.ddl.applied)
+        every = read_all(barriers, spelling(found, state), met(found, state), self.taken) if barriers else []
+        had, tables = {**state.exported, **state.loaded}, state.declared
+        every = [with_rows(ddl, found) for ddl in every if not ddl.is_in(had)]
         found.ddl = every if self.chosen is None else self.chosen(every)
-        found.coming = _coming(found, known) if found.results.has_unplaced else frozenset()
-        cuts = cut((ddl.commit_ts, ddl.parts(known.tables)) for ddl in found.ddl)
-        typed = typed_by(found.ddl, known.tables) if self.rows_describe else {}
-        before, order = found.job, replace(found.job.order, passages=_passages(found, known))
+        found.coming = _coming(found, state) if found.results.has_unplaced else frozenset()
+        cuts = cut((ddl.commit_ts, ddl.parts(tables)) for ddl in found.ddl)
+        typed = typed_by(found.ddl, tables) if self.rows_describe else {}
+        before, order = found.job, replace(found.job.order, passages=_passages(found, state))
         moving = found.coming | _moved(every) if found.results.has_unplaced else before.marks.moving
-        marks = replace(before.marks, cuts=cuts, typed=typed, shown=shown(found, known), moving=moving)
+        marks = replace(before.marks, cuts=cuts, typed=typed, shown=shown(found, state), moving=moving)
         found.job = replace(before, order=order, marks=marks)
-        revised = (not self.rows_describe and bool(found.ddl) and take_keys(found, known)) or found.job != before
-        stopped = _stop_at_end(found) or self._stop_at_return(found, known) or _stop_at_part(found, known)
+        revised = (not self.rows_describe and bool(found.ddl) and take_keys(found, state)) or found.job != before
+        stopped = _stop_at_end(found) or self._stop_at_return(found, state) or _stop_at_part(found, state)
         return stopped or (revised and found.results.has_rows)
 
-    def _stop_at_return(self, found: WindowScan, known: Known) -> bool:
+    def _stop_at_return(self, found: WindowScan, state: State) -> bool:
         """Let the window end with a DDL after which the rows of a parked table's name count again.
 
         They are left out of this window as a whole, and those behind the DDL would be lost.
         """
-        left_out = found.left_out(known) if self.chosen is None else None
-        ends = [ddl.commit_ts for ddl in found.ddl if ddl.frees(_freed(ddl, left_out, known))]
-        if not self.template.order.parts_at_ddl or not ends or found.ceiling <= min(ends):
-            return False
-        found.ceiling = min(ends)
-        return True
+        left_out = found.left_out(state) if self.chosen is None else None
+        return _stop_at([ddl for ddl in found.ddl if ddl.frees(_freed(ddl, left_out, state))], found)
 
 
 def _moved(ddl: Sequence[Ddl]) -> frozenset[TableName]:
     """The names that some DDL give to tables, or take off them."""
-    done = [(item, effect(action)) for item in ddl for action in item.actions]
-    names = (name for item, each in done for name in (*each.brought, *each.leaving(item.names)))
-    return frozenset(names)
+    return frozenset(
+        name for item in ddl for done in item.effects for name in (*done.brought, *done.leaving(item.names))
+    )
 
 
-def _coming(found: WindowScan, known: Known) -> frozenset[TableName]:
+def _coming(found: WindowScan, state: State) -> frozenset[TableName]:
     """The same of DDL that the window holds and that are not due yet."""
-    applied = max(known.applied, found.upto or 0)
-    names = spelling(found, known)
+    applied = max(state.resolved_ts, found.upto or 0)
+    names = spelling(found, state)
     return _moved([Ddl.of(item, names) for item in found.results.barriers if item.change.commit_ts > applied])
 
 
-def _freed(ddl: Ddl, left_out: frozenset[TableName] | None, known: Known) -> frozenset[TableName]:
+def _freed(ddl: Ddl, left_out: frozenset[TableName] | None, state: State) -> frozenset[TableName]:
     """The tables that a DDL may end whose rows are left out: those that have not left the feed behind it."""
     names = ddl.names if left_out is None else left_out
-    return frozenset(name for name in names if ddl.commit_ts > known.left_at.get(name, 0))
+    return frozenset(name for name in names if ddl.commit_ts > state.left_at(name))
 
 
 def _hold_back(found: WindowScan) -> bool:
@@ -275,13 +283,13 @@ def _hold_back(found: WindowScan) -> bool:
     return True
 
 
-def _passages(found: WindowScan, known: Known) -> Passages:
+def _passages(found: WindowScan, state: State) -> Passages:
     """DDL messages behind which rows were sent again: those to apply, copies, and those that were applied."""
     if found.job.order.parts_at_ddl:
         return {}
-    names, spelt = {ddl.barrier.change.id: ddl.names for ddl in found.ddl}, spelling(found, known)
+    names, spelt = {ddl.barrier.change.id: ddl.names for ddl in found.ddl}, spelling(found, state)
     told = ((item, names.get(item.change.id) or Ddl.of(item, spelt).names) for item in found.results.barriers)
-    return passages(known.state.checkpoint.passed, told)
+    return passages(state.checkpoint.passed, told)
 
 
 def _stop_at_end(found: WindowScan) -> bool:
@@ -290,17 +298,24 @@ def _stop_at_end(found: WindowScan) -> bool:
     The message may be of the next holder of the name: then it is behind the new end, and parks that one alone.
     """
     parked = found.parking.keys()
-    ends = [ddl.commit_ts for ddl in found.ddl if parked and ddl.takes(parked)]
-    if not found.job.order.parts_at_ddl or not ends or found.ceiling <= min(ends):
+    is_stopped = _stop_at([ddl for ddl in found.ddl if parked and ddl.takes(parked)], found)
+    if is_stopped:
+        found.parking.clear()
+    return is_stopped
+
+
+def _stop_at(ddl: Sequence[Ddl], found: WindowScan) -> bool:
+    """Let the window end with the first of some DDL, unless it ends with it or before it already."""
+    end = min((item.commit_ts for item in ddl), default=found.ceiling)
+    if not found.job.order.parts_at_ddl or found.ceiling <= end:
         return False
-    found.ceiling = min(ends)
-    found.parking.clear()
+    found.ceiling = end
     return True
 
 
-def _stop_at_part(found: WindowScan, known: Known) -> bool:
+def _stop_at_part(found: WindowScan, state: State) -> bool:
     """Hold back renames that lack a part of their statement: it may follow the watermark of its commit ts."""
-    watermark = mark(found, known) if found.job.order.has_watermark else None
+    watermark = mark(found, state) if found.job.order.has_watermark else None
     loose = [ddl for ddl in found.ddl if ddl.is_loose and ddl.commit_ts == watermark]
     if loose:
         found.ceiling = loose[0].commit_ts - 1

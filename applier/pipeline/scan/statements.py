@@ -8,7 +8,7 @@ from itertools import groupby
 from typing import TypeAlias
 
 from applier.changefeed.table import TableName
-from applier.ddl.actions import Action, CreateTable, RenameTable, effect, named, touches
+from applier.ddl.actions import Action, CreateTable, Effect, RenameTable, effect, named, touches
 from applier.ddl.parser import parse
 from applier.ddl.schema_tracker import Tables
 from applier.ddl.spelling import Spelling
@@ -75,6 +75,22 @@ class Ddl:
         return tuple(dict.fromkeys([*concerned, *self.swept]))
 
     @property
+    def effects(self) -> list[Effect]:
+        """What its actions do to whole tables, in order."""
+        return [effect(action) for action in self.actions]
+
+    @property
+    def brought(self) -> set[TableName]:
+        """Names that belong to another table behind it."""
+        return {name for done in self.effects for name in done.brought}
+
+    @property
+    def rename(self) -> RenameTable | None:
+        """The rename that is all it does; None if there is none."""
+        action = self.actions[0] if len(self.actions) == 1 else None
+        return action if isinstance(action, RenameTable) else None
+
+    @property
     def made(self) -> CreateTable | None:
         """The CREATE TABLE that is all it does, and that needs no other table; None if there is none."""
         match self.actions:
@@ -101,13 +117,12 @@ class Ddl:
 
     def frees(self, parked: frozenset[TableName]) -> bool:
         """True if it ends one of the parked tables, so that the name is free for another table."""
-        done = [effect(action) for action in self.actions]
-        ends = any(item.created or item.removed or item.database or item.moved for item in done)
+        ends = any(done.created or done.removed or done.database or done.moved for done in self.effects)
         return ends and not parked.isdisjoint(self.names)
 
     def takes(self, names: Collection[TableName]) -> bool:
         """True if a table loses one of these names by it."""
-        return any(name in names for action in self.actions for name in effect(action).leaving(names))
+        return any(name in names for done in self.effects for name in done.leaving(names))
 
 
 Taken: TypeAlias = Callable[[int], Sequence[str]]
@@ -134,10 +149,12 @@ def read_all(
             names.meet(name)
         order = [Ddl.of(part, names) for part in parts] if len(parts) > 1 else []
         here: list[Ddl] = []
-        texts = taken(commit_ts) if taken is not None and any(_rename(part) is not None for part in order) else ()
+        texts = taken(commit_ts) if taken is not None and any(part.rename is not None for part in order) else ()
         for part in _arranged(order, names, texts) if order else parts:
             ddl = part if isinstance(part, Ddl) else Ddl.of(part, names)
-            ddl = replace(ddl, is_loose=ddl.is_loose or (_is_loose(ddl, names) and not texts))
+            if not texts and (rename := ddl.rename) is not None:
+                is_loose = rename.table not in names or rename.to in names or names.is_doubted(rename.to)
+                ddl = replace(ddl, is_loose=ddl.is_loose or is_loose)
             for action in ddl.actions:
                 names.follow(action)
             names.doubt(ddl.misnamed)
@@ -163,40 +180,24 @@ def _with_last_names(parts: Sequence[Ddl]) -> list[Ddl]:
 
 def _arranged(parts: Sequence[Ddl], names: Spelling, texts: Sequence[str]) -> list[Ddl | Barrier]:
     """Parts of one statement in the order in which it makes them."""
-    places = [place for place, part in enumerate(parts) if _rename(part) is not None]
-    renames = [rename for part in parts if (rename := _rename(part)) is not None]
-    if len(renames) < 2:
-        return [part.barrier for part in parts]
-    pairs = [(rename.table, rename.to) for rename in renames]
-    concerned = [name for rename in renames for name in (rename.table, rename.to)]
-    found = _as_taken([part for part in parts if _rename(part) is not None], texts)
-    there = {name for name in concerned if name in names}
-    lasts = [part.barrier.change.named for part in parts if _rename(part) is not None]
-    order = found or followed(pairs, lasts, there) or sequence(pairs, there)
     arranged: list[Ddl | Barrier] = [part.barrier for part in parts]
+    places = [place for place, part in enumerate(parts) if part.rename is not None]
+    if len(places) < 2:
+        return arranged
+    pairs = [(rename.table, rename.to) for part in parts if (rename := part.rename) is not None]
+    changes = [parts[place].barrier.change for place in places]
+    there = {name for pair in pairs for name in pair if name in names}
+    # As they were taken before, if all of them were.
+    taken = _as_taken([change.sql for change in changes], texts)
+    order = taken or followed(pairs, [change.named for change in changes], there) or sequence(pairs, there)
+    renames = ", ".join(f"{table} TO {to}" for table, to in pairs)
+    what = f"The tables that are known do not determine the order of the renames of one statement: {renames}."
     for place, at in zip(places, order or range(len(places)), strict=True):
         part = parts[places[at]]
-        arranged[place] = part.barrier if order else _unordered(part, renames)
+        refused = Ddl(part.barrier, (), part.names, _RENAME, SchemaChangeRefused(what, RELOAD), is_loose=True)
+        arranged[place] = part.barrier if order else refused
     return arranged
 
 
-def _as_taken(renames: Sequence[Ddl], texts: Sequence[str]) -> list[int]:
-    """Places of renames in the order in which they were taken before; [] if one of them was not."""
-    sqls = [part.barrier.change.sql for part in renames]
+def _as_taken(sqls: Sequence[str], texts: Sequence[str]) -> list[int]:
     return sorted(range(len(sqls)), key=lambda at: texts.index(sqls[at])) if set(sqls) <= set(texts) else []
-
-
-def _unordered(part: Ddl, renames: Sequence[RenameTable]) -> Ddl:
-    texts = ", ".join(f"{rename.table} TO {rename.to}" for rename in renames)
-    what = f"The tables that are known do not determine the order of the renames of one statement: {texts}."
-    return Ddl(part.barrier, (), part.names, _RENAME, SchemaChangeRefused(what, RELOAD), is_loose=True)
-
-
-def _is_loose(ddl: Ddl, names: Spelling) -> bool:
-    rename = _rename(ddl)
-    return rename is not None and (rename.table not in names or rename.to in names or names.is_doubted(rename.to))
-
-
-def _rename(part: Ddl) -> RenameTable | None:
-    action = part.actions[0] if len(part.actions) == 1 else None
-    return action if isinstance(action, RenameTable) else None

@@ -114,13 +114,10 @@ def read_pieces(
     bodies: Mapping[PieceId, pa.Buffer],
     within: Callable[[pa.Table], pa.Table] = lambda rows: rows,
 ) -> Iterator[pa.Table]:
-    """The rows of pieces that were brought to this process.
+    """The rows of pieces of a part that were brought to this process; a part is a task and a number in it.
 
-    Args:
-        wanted: Number and mark of each piece, and whether only some of its rows are wanted.
-        place: Number of the task, and of the part in it.
-        bodies: The pieces.
-        within: Chooses those rows.
+    `wanted` has the number and the mark of each piece, and whether only some of its rows are wanted, which `within`
+    chooses.
 
     Raises:
         TransientError: A piece is not there, or is another one.
@@ -188,7 +185,7 @@ class TaskResult:
     barriers: list[Barrier] = field(default_factory=list)
     versions: dict[tuple[TableName, int], TableVersion] = field(default_factory=dict)
     topics: dict[TableName, str] = field(default_factory=dict)
-    read: dict[TopicPartition, int] = field(default_factory=dict)
+    read: Counter[TopicPartition] = field(default_factory=Counter)
     torn: set[TopicPartition] = field(default_factory=set)
     resolved: dict[TopicPartition, int] = field(default_factory=dict)
     held: dict[TopicPartition, int] = field(default_factory=dict)
@@ -196,16 +193,16 @@ class TaskResult:
     late: dict[TableName, set[int]] = field(default_factory=dict)
     bad: list[BadMessage] = field(default_factory=list)
     has_unplaced: bool = False
-    measures: dict[str, int] = field(default_factory=lambda: dict.fromkeys(MEASURES, 0))
+    measures: Counter[str] = field(default_factory=lambda: Counter(dict.fromkeys(MEASURES, 0)))
     fates: Fates = field(default_factory=Counter)
 
     @property
     def counts(self) -> dict[str, int]:
         """The measures, and how many entries have each fate."""
-        found = dict.fromkeys(Fate, 0)
+        found = Counter(dict.fromkeys(map(str, Fate), 0))
         for (fate, _), count in self.fates.items():
-            found[fate] += count
-        return {**self.measures, **{str(fate): count for fate, count in found.items()}}
+            found[str(fate)] += count
+        return {**self.measures, **found}
 
     @property
     def held_rows(self) -> int:
@@ -254,7 +251,7 @@ class TaskResult:
 
     def receive(self, place: TopicPartition, messages: int) -> None:
         """Count messages of a partition."""
-        self.read[place] = self.read.get(place, 0) + messages
+        self.read[place] += messages
         self.measures["messages"] += messages
         self.measures["entries"] += messages
 
@@ -279,28 +276,23 @@ class TaskResult:
         """What all tasks of a row pass found."""
         found = TaskResult()
         for one in results:
-            found._add(one)
+            for where, parts in one.parts.items():
+                found.parts.setdefault(where, []).extend(parts)
+            found.barriers += one.barriers
+            found.versions |= one.versions
+            found.topics |= one.topics
+            found.bad += one.bad
+            for name, points in one.late.items():
+                found.late.setdefault(name, set()).update(points)
+            found.torn |= found.read.keys() & one.read.keys()
+            found.read.update(one.read)
+            for place, ts in one.resolved.items():
+                found.resolve(place, ts)
+            for place, offset in one.held.items():
+                found.hold(place, offset)
+            for rows in one.waiting.values():
+                found.wait(rows)
+            found.has_unplaced |= one.has_unplaced
+            found.fates.update(one.fates)
+            found.measures.update(one.measures)
         return found
-
-    def _add(self, other: TaskResult) -> None:
-        for where, parts in other.parts.items():
-            self.parts.setdefault(where, []).extend(parts)
-        self.barriers += other.barriers
-        self.versions |= other.versions
-        self.topics |= other.topics
-        self.bad += other.bad
-        for name, points in other.late.items():
-            self.late.setdefault(name, set()).update(points)
-        self.torn |= self.read.keys() & other.read.keys()
-        for place, count in other.read.items():
-            self.read[place] = self.read.get(place, 0) + count
-        for place, ts in other.resolved.items():
-            self.resolve(place, ts)
-        for place, offset in other.held.items():
-            self.hold(place, offset)
-        for rows in other.waiting.values():
-            self.wait(rows)
-        self.has_unplaced |= other.has_unplaced
-        self.fates.update(other.fates)
-        for what, count in other.measures.items():
-            self.measures[what] += count

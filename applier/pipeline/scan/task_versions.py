@@ -21,7 +21,7 @@ class DdlMarks:
         cuts: DDL that cut the rows of a table into segments, by commit ts.
         typed: Per table and segment the version whose column types and key count, where the feed's DDL show more
             than its rows.
-        changed: As `Known.changed`.
+        changed: As `State.changed_at`, of the tables that a DDL has changed.
         shown: What DDL and watermarks show beside, where the protocol does not hold the names of tables.
         moving: Tables that a DDL of the window makes, or takes the name off: a message without a commit ts that may be
             of one is read again behind that DDL.

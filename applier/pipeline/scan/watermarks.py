@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 
 from applier.changefeed.event import Resolved
@@ -10,14 +10,13 @@ from applier.changefeed.message import Messages, TopicPartition
 from applier.changefeed.table import TableName
 from applier.changefeed.window import OffsetRange, Window
 from applier.consume.window_size import WindowTooLargeError
-from applier.ddl.actions import effect
 from applier.decode.decoder import Decoder
 from applier.errors import DecodeError
 from applier.order.barrier import in_order
-from applier.pipeline.scan.known import Known
 from applier.pipeline.scan.statements import Ddl, read_all
 from applier.pipeline.scan.window_scan import WindowScan
 from applier.pipeline.scan.window_tables import spelling
+from applier.pipeline.state import State
 
 TAIL_MESSAGES = 50
 """Messages at the end of a partition's range that are searched first for a resolved ts; TiCDC sends one a second."""
@@ -37,7 +36,7 @@ def resolved_near_ends(
     while silent:
         tails = Window(silent).tail(size)
         try:
-            resolved |= _resolved_in(read(tails), decoder())
+            resolved |= resolved_in(read(tails), decoder())
         except WindowTooLargeError:
             return resolved  # The row pass meets the others, and is run again with the watermark that they make.
         ahead = {p: OffsetRange(span.start, tails.ranges[p].start) for p, span in silent.items() if p not in resolved}
@@ -46,29 +45,33 @@ def resolved_near_ends(
     return resolved
 
 
-def _resolved_in(messages: Messages, decoder: Decoder) -> dict[TopicPartition, int]:
-    """The last resolved ts of each partition among messages, sought from behind: few are decoded.
+def resolved_in(messages: Messages, decoder: Decoder, *, is_first: bool = False) -> dict[TopicPartition, int]:
+    """The last, or the first, resolved ts of each partition among messages, sought from that end: few are decoded.
 
     What cannot be decoded is the row pass's to report, and so is a higher one before it: TiCDC may have gone back.
     """
     resolved: dict[TopicPartition, int] = {}
+    step, choose = (1, min) if is_first else (-1, max)
     for place, table in messages.items():
-        for key, value in zip(*(table[name].to_pylist()[::-1] for name in ("key", "value")), strict=True):
+        for key, value in zip(*(table[name].to_pylist()[::step] for name in ("key", "value")), strict=True):
             with suppress(DecodeError):
                 found = [event.resolved_ts for event in decoder.decode(key, value) if isinstance(event, Resolved)]
                 if found:
-                    resolved[place] = max(found)
+                    resolved[place] = choose(found)
                     break
     return resolved
 
 
-def mark(found: WindowScan, known: Known) -> int | None:
+def mark(found: WindowScan, state: State) -> int | None:
     """The watermark of a window; None while a partition in use has no resolved ts."""
-    retired = _retired(found, known)
-    return watermark(found.resolved, [place for place in known.ends if place.topic not in retired])
+    retired = _retired(found, state)
+    used = [place for place in found.ends if place.topic not in retired]
+    if not used or any(place not in found.resolved for place in used):
+        return None
+    return min(found.resolved[place] for place in used)
 
 
-def _retired(found: WindowScan, known: Known) -> set[str]:
+def _retired(found: WindowScan, state: State) -> set[str]:
     """Topics that get no more watermarks, as no table of theirs is left; also those of views, which never get any.
 
     Rows of such a topic cannot follow, and a table that is made there later begins with a message of its own. A topic
@@ -76,35 +79,34 @@ def _retired(found: WindowScan, known: Known) -> set[str]:
     do. TiCDC sends a watermark only after all that it covers has arrived: what was not there when the newest of the
     other topics' watermarks was seen is above it.
     """
-    topics = {**known.state.topics, **found.topics}
-    live = set(_live(topics, found, known).values())
+    topics = {**state.topics, **found.topics}
+    live = set(_live(topics, found, state).values())
     emptied: dict[str, int] = {}
     for barrier in found.results.barriers:
         emptied[barrier.topic] = max(barrier.change.commit_ts, emptied.get(barrier.topic, 0))
     counting = {
         place.topic
-        for place, end in known.ends.items()
+        for place, end in found.ends.items()
         if place.topic in live
         or (place in found.planned and found.window.ranges.get(place, OffsetRange(0, 0)).end < end)
-        or found.resolved.get(place, 0) > max(emptied.get(place.topic, 0), known.applied)
+        or found.resolved.get(place, 0) > max(emptied.get(place.topic, 0), state.resolved_ts)
     }
-    return {place.topic for place in known.ends} - counting if counting else set()
+    return {place.topic for place in found.ends} - counting if counting else set()
 
 
-def _live(topics: Mapping[TableName, str], found: WindowScan, known: Known) -> dict[TableName, str]:
+def _live(topics: Mapping[TableName, str], found: WindowScan, state: State) -> dict[TableName, str]:
     """Topic of each table that is there after all DDL read so far, those above the watermark included.
 
     One whose name may be left upstream counts by what the window has of it alone: such a topic may get nothing more.
     """
-    there = set(known.tables) - known.misnamed
-    barriers = in_order(found.results.barriers, known.applied, known.applied_ddl)
-    due = read_all(barriers, spelling(found, known)) if barriers else []
-    brought = {name for ddl in due for action in ddl.actions for name in effect(action).brought}
-    here = there | found.topics.keys() - (_sent_again(found, known) - there - brought)
+    there = set(state.declared) - state.misnamed
+    barriers = in_order(found.results.barriers, state.resolved_ts, state.ddl.applied)
+    due = read_all(barriers, spelling(found, state)) if barriers else []
+    brought = {name for ddl in due for name in ddl.brought}
+    here = there | found.topics.keys() - (_sent_again(found, state) - there - brought)
     live = {name: topic for name, topic in topics.items() if name in here}
     for ddl in due:
-        for action in ddl.actions:
-            done = effect(action)
+        for done in ddl.effects:
             renamed = [to for _, to in done.moved if live.get(to) == ddl.barrier.topic]
             for name in [*done.leaving(live), *renamed]:
                 live.pop(name, None)
@@ -114,31 +116,11 @@ def _live(topics: Mapping[TableName, str], found: WindowScan, known: Known) -> d
     return live
 
 
-def _sent_again(found: WindowScan, known: Known) -> set[TableName]:
+def _sent_again(found: WindowScan, state: State) -> set[TableName]:
     """Names that tables have left by DDL which are applied, and which a restart of TiCDC has sent again."""
-    past = [item for item in found.results.barriers if item.change.commit_ts <= known.applied]
+    past = [item for item in found.results.barriers if item.change.commit_ts <= state.resolved_ts]
     if not past:
         return set()
-    names = spelling(found, known)
-    done = [effect(action) for barrier in past for action in Ddl.of(barrier, names).actions]
+    names = spelling(found, state)
+    done = [each for barrier in past for each in Ddl.of(barrier, names).effects]
     return {name for each in done for name in each.leaving(list(found.topics))}
-
-
-def advance(known: Mapping[TopicPartition, int], seen: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
-    """Resolved ts per partition after `seen`; a smaller one is a replay after a restart of TiCDC."""
-    merged = dict(known)
-    for partition, resolved_ts in seen.items():
-        merged[partition] = max(resolved_ts, merged.get(partition, 0))
-    return merged
-
-
-def watermark(resolved: Mapping[TopicPartition, int], used: Collection[TopicPartition]) -> int | None:
-    """The smallest resolved ts over the partitions in use, or None until each of them has one."""
-    if not used or any(partition not in resolved for partition in used):
-        return None
-    return min(resolved[partition] for partition in used)
-
-
-def silent(resolved: Mapping[TopicPartition, int], used: Collection[TopicPartition]) -> list[TopicPartition]:
-    """Partitions in use that never sent a resolved ts, in order."""
-    return sorted(partition for partition in used if partition not in resolved)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from operator import attrgetter
 
@@ -14,9 +14,9 @@ from applier.changefeed.window import Window
 from applier.consume.source import KeptRows
 from applier.errors import AmbiguousName, DecodeError
 from applier.pipeline.scan.decode_task import DecodeTask
-from applier.pipeline.scan.known import Known
 from applier.pipeline.scan.statements import Ddl
 from applier.pipeline.scan.task_result import BadMessage, TaskResult, Waiting
+from applier.pipeline.state import State
 
 NO_WATERMARK = ALL
 """Upper bound of commit ts for a feed in offset order: all that was read may be applied."""
@@ -33,6 +33,7 @@ class WindowScan:
         upto: The watermark that its rows may be applied to; None while some partition has no resolved ts.
         resolved: Resolved ts per partition after the window.
         job: How it is read, as far as the last row pass has shown.
+        ends: Partitions that TiCDC uses, with the offsets that the source ended at after the window was chosen.
         results: What the last row pass found.
         ddl: DDL to apply, in order.
         versions: Table versions that the window brought.
@@ -51,6 +52,7 @@ class WindowScan:
     window: Window
     resolved: dict[TopicPartition, int]
     job: DecodeTask
+    ends: Mapping[TopicPartition, int]
     upto: int | None = None
     results: TaskResult = field(default_factory=TaskResult)
     ddl: Sequence[Ddl] = ()
@@ -70,6 +72,15 @@ class WindowScan:
         self.planned = frozenset(self.window.ranges)
 
     @property
+    def silent(self) -> list[TopicPartition]:
+        """Partitions in use that never sent a resolved ts, in order; none where the window has a watermark."""
+        return sorted(self.ends.keys() - self.resolved.keys()) if self.upto is None else []
+
+    def resolve(self, seen: Mapping[TopicPartition, int]) -> None:
+        """Take over resolved ts; a smaller one is a replay after a restart of TiCDC."""
+        self.resolved |= {place: max(ts, self.resolved.get(place, 0)) for place, ts in seen.items()}
+
+    @property
     def skip(self) -> dict[TopicPartition, dict[int, frozenset[TableName]]]:
         """The messages set aside, by partition; see `DecodeTask.skip`."""
         found: dict[TopicPartition, dict[int, frozenset[TableName]]] = {}
@@ -81,20 +92,20 @@ class WindowScan:
             skip[item.offset] = before | tables if before and tables else frozenset()
         return found
 
-    def task(self, known: Known) -> DecodeTask:
+    def task(self, state: State) -> DecodeTask:
         """The next row pass over the window."""
         return replace(
             self.job,
-            include=(*self.job.include, *(f"!{rule}" for rule in exactly(self.left_out(known)))),
-            versions=tuple({**known.state.versions, **self.versions}.values()),
+            include=(*self.job.include, *(f"!{rule}" for rule in exactly(self.left_out(state)))),
+            versions=tuple({**state.versions, **self.versions}.values()),
             # Without a watermark nothing is due, not even rows that carry no commit ts.
             upto=-1 if self.upto is None else self.upto,
             skip=self.skip,
         )
 
-    def left_out(self, known: Known) -> frozenset[TableName]:
+    def left_out(self, state: State) -> frozenset[TableName]:
         """Tables whose rows are not applied."""
-        return known.parked | self.parking.keys()
+        return state.parked | self.parking.keys()
 
     def leave_out(self, may_come: Callable[[DecodeError | None], bool]) -> bool:
         """Leave out the tables to which bad messages belong, save those that may yet be read; True if some are new."""
@@ -139,25 +150,25 @@ class WindowScan:
         copies = (item for item in self.results.barriers if item.change.id in kept)
         return [(TopicPartition(copy.topic, copy.position.partition), copy.position.offset) for copy in copies]
 
-    def learn(self, known: Known) -> bool:
+    def learn(self, state: State) -> bool:
         """Take over the versions and the topics of the last row pass; True if a version is new."""
         new = {key: version for key, version in self.results.versions.items() if self.versions.get(key) != version}
         self.versions |= new
         # Without a table, a first step that failed may have left versions, and its repetition has to make their tables.
-        self.new_versions |= new.keys() - known.state.versions.keys() if known.tables else new.keys()
+        self.new_versions |= new.keys() - state.versions.keys() if state.declared else new.keys()
         self.topics |= self.results.topics
         return bool(new)
 
-    def learn_loaded(self, known: Known) -> bool:
+    def learn_loaded(self, state: State) -> bool:
         """Let rows be of a table as it was loaded whose version no message describes any more; True if there are such.
 
         A version is the commit ts of the DDL that made it. One at or below the TSO of the export is the one that the
         export declares: a later one would else be that of the rows.
         """
         new = {
-            (item.name, item.version): replace(known.state.versions[item.name, upto], version=item.version)
+            (item.name, item.version): replace(state.versions[item.name, upto], version=item.version)
             for item in self.results.waiting.values()
-            if item.version <= (upto := known.state.loaded.get(item.name, -1))
+            if item.version <= (upto := state.loaded.get(item.name, -1))
         }
         self.versions |= new
         return bool(new)

@@ -13,26 +13,27 @@ from applier.ddl.schema_tracker import Tables
 from applier.ddl.spelling import Spelling
 from applier.decode.avro.namesakes import Lives, Shown
 from applier.errors import SchemaChangeRefused
-from applier.pipeline.scan.known import Known
 from applier.pipeline.scan.statements import Ddl
 from applier.pipeline.scan.window_scan import WindowScan
+from applier.pipeline.state import State
 
 
-def spelling(found: WindowScan, known: Known) -> Spelling:
+def spelling(found: WindowScan, state: State) -> Spelling:
     """How the tables are spelt, those that a window shows included."""
-    names = (name for name, _ in [*known.state.versions, *found.versions, *found.results.parts])
-    found_names = Spelling((*known.tables, *known.exported), (*names, *known.named))
-    found_names.doubt(known.misnamed)
+    names = (name for name, _ in [*state.versions, *found.versions, *found.results.parts])
+    found_names = Spelling((*state.declared, *state.exported), (*names, *state.completeness))
+    found_names.doubt(state.misnamed)
     return found_names
 
 
-def met(found: WindowScan, known: Known) -> dict[TableName, int]:
+def met(found: WindowScan, state: State) -> dict[TableName, int]:
     """Tables that no DDL has made so far, with the lowest commit ts that the window has of them."""
     after = (barrier.change.after for barrier in found.results.barriers)
     made = {(version.name, version.version) for version in after if version is not None}
     # A version in Avro is no commit ts, and an earlier pass may have met it by a name that no table has.
-    described = dict(found.new_versions - made) if known.state.lives is None else {}
-    return {name: at for name, at in {**described, **found.results.lowest()}.items() if name not in known.tables}
+    described = dict(found.new_versions - made) if state.lives is None else {}
+    tables = state.declared
+    return {name: at for name, at in {**described, **found.results.lowest()}.items() if name not in tables}
 
 
 def with_rows(ddl: Ddl, found: WindowScan) -> Ddl:
@@ -68,19 +69,19 @@ def typed_by(ddl: Sequence[Ddl], tables: Tables) -> dict[TableName, list[TableVe
     return typed
 
 
-def shown(found: WindowScan, known: Known) -> Shown | None:
+def shown(found: WindowScan, state: State) -> Shown | None:
     """What DDL, those that are not due included, and watermarks show of a window; None where names are whole."""
-    if known.state.lives is None:
+    if state.lives is None:
         return None
-    lives = known.state.lives.copy()
+    lives = state.lives.copy()
     for barrier in sorted(found.results.barriers, key=lambda item: (item.change.commit_ts, item.position.offset)):
         lives.take(barrier.change.commit_ts, barrier.change.sql, barrier.change.database, barrier.topic)
     return lives.shown(
-        known.state.topics,
-        known.tables,
-        settled=known.state.lives.newest,
+        state.topics,
+        state.declared,
+        settled=state.lives.newest,
         has_watermarks=found.job.order.has_watermark
-        or bool(lives.newest or known.state.checkpoint.resolved or found.results.resolved),
+        or bool(lives.newest or state.checkpoint.resolved or found.results.resolved),
     )
 
 
@@ -92,11 +93,11 @@ def place_names(found: WindowScan, lives: Lives | None) -> None:
         lives.place(barrier.change.sql, barrier.change.database, barrier.topic)
 
 
-def take_keys(found: WindowScan, known: Known) -> bool:
+def take_keys(found: WindowScan, state: State) -> bool:
     """Let described versions have the key that TiCDC takes, where statements alone show that a column of an index is
     virtual; True if that changes any.
     """
-    after, keyed = known.tables.copy(), dict[tuple[TableName, int], TableVersion]()
+    after, keyed = state.declared.copy(), dict[tuple[TableName, int], TableVersion]()
     for change in found.ddl:
         with suppress(SchemaChangeRefused):  # It is refused again when it is applied.
             for action in change.actions:

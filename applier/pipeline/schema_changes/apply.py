@@ -140,7 +140,7 @@ class DdlApplier:
         After a rename they are under another name, where no reader would look for them.
         """
         change = ddl.barrier.change
-        moved = [to for action in ddl.actions for _, to in effect(action).moved]
+        moved = [to for done in ddl.effects for _, to in done.moved]
         if self.state.ddl.is_begun(ddl.barrier.change.id) or any(self._tables.is_renamed(change, to) for to in moved):
             return True
         writers = [self.targets.writer(name) for name in ddl.names] if self.leaves_rows(ddl) else []
@@ -156,9 +156,8 @@ class DdlApplier:
 
     def _is_made(self, ddl: Ddl) -> bool:
         """Whether a step that failed has made a DDL, or a part of it, and `[ddl]` says otherwise since."""
-        done = [effect(action) for action in ddl.actions]
-        gone = {name for each in done for name in each.leaving(self.state.tables)}
-        for name in {*ddl.names, *(to for each in done for _, to in each.moved)}:
+        gone = {name for done in ddl.effects for name in done.leaving(self.state.tables)}
+        for name in {*ddl.names, *(to for done in ddl.effects for _, to in done.moved)}:
             writer, kept = self.targets.writer(name), self.targets.dropped(name)
             if kept is not None and kept.table.setting(DROPPED_AT) == str(ddl.commit_ts):
                 return True
@@ -259,7 +258,7 @@ class DdlApplier:
 
 def _waits(ddl: Ddl, state: State, targets: TargetTables) -> bool:
     """Whether a table that a refused DDL parks waits in front of it, where `ddl skip` finds the DDL."""
-    if targets.feed.order.parts_at_ddl and any(effect(action).created for action in ddl.actions):
+    if targets.feed.order.parts_at_ddl and any(done.created for done in ddl.effects):
         return True
     found = [state.completeness.get(name) for name in ddl.names]
     is_placed = any(known is not None and known.position is not None for known in found)

@@ -7,7 +7,6 @@ from dataclasses import replace
 from applier.changefeed.checkpoint import Moving
 from applier.changefeed.filter import TableFilter
 from applier.changefeed.table import TableName
-from applier.ddl.actions import effect
 from applier.errors import ConfigError
 from applier.pipeline.scan.window_scan import WindowScan
 from applier.pipeline.state import State
@@ -17,7 +16,7 @@ def moved_by(scan: WindowScan, state: State) -> Moving:
     """The names that the DDL of a window free or give away, and how far the window reads."""
     tables: dict[TableName, int] = {}
     for ddl in scan.ddl:
-        for done in map(effect, ddl.actions):
+        for done in ddl.effects:
             names = (*done.leaving(state.tables), *done.created, *(to for _, to in done.moved))
             tables |= dict.fromkeys(names, ddl.commit_ts)
     return Moving(tables, {place: span.end for place, span in scan.window.ranges.items()})

@@ -247,7 +247,7 @@ def meet(names: Iterable[TableName], ddl: Sequence[Ddl], state: State, targets: 
     Raises:
         TableIncomplete: Nothing proves that a table is whole, and the configuration refuses such tables.
     """
-    coming = {name for item in ddl for action in item.actions for name in actions.effect(action).brought}
+    coming = {name for item in ddl for name in item.brought}
     new = sorted({name for name in names if name not in coming and (name not in state.tables or is_unmet(name, state))})
     found = {name: _met(name, state, targets, config) for name in new}
     lacking = [name for name, item in found.items() if not item.is_live]

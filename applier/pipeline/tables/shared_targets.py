@@ -26,7 +26,7 @@ def refuse_shared(config: Config, scan: WindowScan, known: Tables, described: It
         TableMismatch: Two upstream tables have one Iceberg table, or one lies among the control tables.
     """
     targets = _Targets.of(config)
-    made = {name for ddl in scan.ddl for action in ddl.actions for name in actions.effect(action).brought}
+    made = {name for ddl in scan.ddl for name in ddl.brought}
     met = {name for name, _ in scan.results.parts} | {version.name for version in described}
     for name in sorted({*known, *(met - made)}):
         targets.claim(name)

@@ -33,11 +33,10 @@ from applier.pipeline.stall import behind, stall
 from applier.pipeline.state import State
 from applier.pipeline.step import Pipeline, Step
 from applier.runtime.logs import StatusLine, Stopwatch
-from tests.known import known_at
 
 P0, P1, P2 = (TopicPartition("t", number) for number in range(3))
 EARLY, LATE = from_unix_ms(1_795_250_000_000), from_unix_ms(1_795_250_060_000)
-NOTHING = known_at({})
+NOTHING: dict[TopicPartition, int] = {}
 STATUS = StatusLine(1, EARLY, 0, 0, 0, 0, 0, 0, {}, {})
 
 
@@ -342,5 +341,5 @@ def test_a_window_that_one_process_of_many_could_not_take_is_not_the_longest(*, 
 
     assert reader.is_longest == (not is_too_large)
     assert (window.messages < LONGEST * 1_000) == is_too_large
-    reader.adapt(NextStep(scan, mock.MagicMock(), bounds, {}), moved=False)
+    reader.adapt(NextStep(scan, bounds, {}), moved=False)
     assert reader._size.stretch == (2 if is_too_large else 1)

@@ -126,7 +126,9 @@ def test_bag_update_is_a_delete_and_an_insert() -> None:
     assert isinstance(rows, KeylessGroup)
     rows.add(update(5, before={"a": "1"}, a="2"), Position(0, 0, 0))
 
-    assert [(event.present, event.image) for event in rows.events] == [(False, {"a": "1"}), (True, {"a": "2"})]
+    meta, values = rows.columns()
+
+    assert (meta["\0present"].to_pylist(), values) == ([False, True], {"a": ["1", "2"]})
 
 
 @pytest.mark.parametrize(

@@ -22,7 +22,6 @@ from applier.ddl.spelling import Spelling
 from applier.errors import DdlStopped, SchemaChangeRefused
 from applier.order.barrier import Barrier
 from applier.pipeline.ddl_progress import DdlProgress
-from applier.pipeline.scan.known import Known
 from applier.pipeline.scan.statements import Ddl, read_all
 from applier.pipeline.scan.window_tables import spelling
 from applier.pipeline.schema_changes.apply import DdlApplier
@@ -200,7 +199,7 @@ def test_the_next_windows_do_not_count_on_a_name_that_renames_of_an_open_order_m
         applier.apply(ddl)
     state.checkpoint = from_json(to_json(replace(state.checkpoint, tables=state.tracked())))
     state.restore()
-    names = spelling(cast("Any", mock.MagicMock(versions=(), results=mock.MagicMock(parts=()))), Known.of(state, {}, 1))
+    names = spelling(cast("Any", mock.MagicMock(versions=(), results=mock.MagicMock(parts=()))), state)
 
     assert (P in names, P in state.parked) == (is_known, True)
     assert str(names.of(TableName("a", "P"))) == "a.p", "it is this table that statements name all the same"
@@ -219,7 +218,7 @@ def test_a_table_that_an_export_alone_shows_takes_part_in_a_swap(tso: int, *, is
         Barrier(SchemaChange(5, f"RENAME TABLE {old} TO {new}", "a"), "t", Position(0, offset, 0))
         for offset, (old, new) in enumerate(swap)
     ]
-    names = spelling(cast("Any", mock.MagicMock(versions=(), results=mock.MagicMock(parts=()))), Known.of(state, {}, 1))
+    names = spelling(cast("Any", mock.MagicMock(versions=(), results=mock.MagicMock(parts=()))), state)
 
     found = [ddl.barrier.position.offset for ddl in read_all(parts, names) if ddl.refused is None]
 
@@ -252,7 +251,7 @@ def test_a_rename_into_a_name_that_is_another_tables_here_alone_takes_it(*, is_m
     targets.writer.side_effect = writers.get
     targets.forget.side_effect = writers.pop
     change = SchemaChange(9, "RENAME TABLE q TO p", "a")
-    names = spelling(cast("Any", mock.MagicMock(versions=(), results=mock.MagicMock(parts=()))), Known.of(state, {}, 1))
+    names = spelling(cast("Any", mock.MagicMock(versions=(), results=mock.MagicMock(parts=()))), state)
     [ddl] = read_all([Barrier(change, "t", Position(0, 0, 0))], names)
 
     for table in writers.values():

@@ -47,8 +47,8 @@ def _survey(
     template = DecodeTask("simple", DecoderOptions(), TypeRules(), ("*.*",), (), upto=0)
     scanner = WindowScanner(source, template, rows_describe=False, keep_bad=False)
     ends = {place: span.end for place, span in source.bounds().items()}
-    known = known_at(ends, applied, tables, versions=versions or {})
-    return scanner.scan(Window(source.bounds()), known, Stopwatch(), where=Where.HERE)
+    known = known_at(applied, tables, versions=versions or {})
+    return scanner.scan(Window(source.bounds()), known, ends, Stopwatch(), where=Where.HERE)
 
 
 def _resolved(like: Record, ts: int) -> Record:

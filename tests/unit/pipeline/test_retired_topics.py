@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from applier.changefeed.completeness import Completeness, Reason, Why
 from applier.changefeed.event import SchemaChange
 from applier.changefeed.message import Position, TopicPartition
 from applier.changefeed.table import TableName, TableVersion
@@ -15,11 +16,11 @@ from applier.ddl.schema_tracker import Tables
 from applier.decode.options import DecoderOptions
 from applier.order.barrier import Barrier
 from applier.pipeline.scan.decode_task import DecodeTask
-from applier.pipeline.scan.known import Known
 from applier.pipeline.scan.scanner import WindowScanner
 from applier.pipeline.scan.task_result import TaskResult
 from applier.pipeline.scan.watermarks import mark
 from applier.pipeline.scan.window_scan import WindowScan
+from applier.pipeline.state import State
 from applier.runtime.logs import Stopwatch
 from applier.runtime.places import Where
 from tests.known import known_at
@@ -42,8 +43,8 @@ def _mark(database: Database, unreadable: str = "") -> int | None:
     template = DecodeTask("simple", DecoderOptions(), TypeRules(), ("*.*",), (), upto=0)
     scanner = WindowScanner(source, template, rows_describe=False, keep_bad=False)
     ends = {place: span.end for place, span in source.bounds().items()}
-    known = known_at(ends)
-    return scanner.scan(Window(source.bounds()), known, Stopwatch(), where=Where.HERE).upto
+    known = known_at()
+    return scanner.scan(Window(source.bounds()), known, ends, Stopwatch(), where=Where.HERE).upto
 
 
 @pytest.mark.parametrize("rows", [0, 1])
@@ -87,9 +88,11 @@ _PLACES = {name: TopicPartition(f"feed_shop_{name.table}", 0) for name in (_FOLL
 _TEMPLATE = DecodeTask("simple", DecoderOptions(), TypeRules(), ("*.*",), (), upto=0)
 
 
-def _known(**fields: Any) -> Known:
+_ENDS = dict.fromkeys(_PLACES.values(), 3)
+
+
+def _known(**fields: Any) -> State:
     return known_at(
-        dict.fromkeys(_PLACES.values(), 3),
         8,
         fields.pop("tables", None) or Tables(TableVersion(name, 1, ()) for name in _PLACES),
         resolved={_PLACES[_LEFT]: 5, _PLACES[_FOLLOWED]: 9},
@@ -101,9 +104,10 @@ def _known(**fields: Any) -> Known:
 @pytest.mark.parametrize("misnamed", [frozenset[TableName](), frozenset([_LEFT])])
 def test_a_topic_of_a_name_that_may_be_left_holds_no_later_window(misnamed: frozenset[TableName]) -> None:
     """The table stays here under the name, parked, and its topic may get nothing more."""
-    found = WindowScan(Window({}), dict(_known().state.checkpoint.resolved), _TEMPLATE)
+    found = WindowScan(Window({}), dict(_known().checkpoint.resolved), _TEMPLATE, _ENDS)
+    completeness = {name: Completeness(Reason(Why.DDL), is_misnamed=True) for name in misnamed}
 
-    assert mark(found, _known(misnamed=misnamed)) == (9 if misnamed else 5)
+    assert mark(found, _known(completeness=completeness)) == (9 if misnamed else 5)
 
 
 @pytest.mark.parametrize("sqls", [[], ["DROP TABLE orders"], ["DROP TABLE orders", "RENAME TABLE parts TO orders"]])
@@ -113,8 +117,8 @@ def test_the_topic_of_a_table_that_was_dropped_holds_nothing_when_all_of_it_is_s
         Barrier(SchemaChange(ts, sql, "shop"), "feed_shop_parts" if "parts" in sql else _PLACES[_LEFT].topic, position)
         for ts, sql, position in zip((7, 10), sqls, (Position(0, 0, 0), Position(0, 1, 0)), strict=False)
     ]
-    resolved = _known().state.checkpoint.resolved
-    found = WindowScan(Window({}), dict(resolved), _TEMPLATE, results=TaskResult(barriers=barriers))
+    resolved = _known().checkpoint.resolved
+    found = WindowScan(Window({}), dict(resolved), _TEMPLATE, _ENDS, results=TaskResult(barriers=barriers))
     found.topics[_LEFT] = _PLACES[_LEFT].topic
     known = _known(tables=Tables([TableVersion(_FOLLOWED, 1, ())]))
 

@@ -199,7 +199,7 @@ def test_a_batch_that_cannot_be_planned_at_once_is_planned_by_an_attempt_to_comm
     result = TaskResult(parts={place: [*parts] for place, parts in rows.items()})
     planned = batch(result, kept(result), tmp_path)
     writer = SimpleNamespace(plan=Mock(side_effect=error), storage=STORAGE)
-    changes = planned.stager.rows(planned.batch, planned.fits, planned.merging, cast("Any", writer), exact=False)
+    changes = planned.stager.rows(planned.batch, planned.fits, planned.merging, cast("Any", writer))
     planned.stager.stage_ahead([changes])
     assert not changes.is_empty
 
@@ -323,7 +323,7 @@ def test_rows_of_a_table_that_only_java_reaches_come_to_this_process(tmp_path: P
     result = TaskResult(parts={(ACCOUNT, 0): [changed([*range(9)], first=Op.UPDATE, of=version(("id", "bigint")))]})
     of = batch(result, _Nowhere(kept(result).bodies), tmp_path)
     writer = SimpleNamespace(storage=_ByJava())
-    rows = of.stager.rows(of.batch, of.fits, of.merging, cast("Any", writer), exact=True)
+    rows = of.stager.rows(of.batch, of.fits, of.merging, cast("Any", writer))
 
     of.stager.stage_ahead([rows])
 
@@ -345,7 +345,7 @@ def test_few_rows_that_tasks_keep_are_staged_here(key: tuple[str, ...], tmp_path
     assert brought.pieces is None
     if key:
         of = batch(result, rows, tmp_path)
-        here = StagerHere(rows).rows(of.batch, of.fits, of.merging, cast("Any", None), exact=True)
+        here = StagerHere(rows).rows(of.batch, of.fits, of.merging, cast("Any", None))
         assert isinstance(here, RowsHere)
         assert not here.is_empty
         assert added(here.staged(plan_of(of))) == 300

@@ -98,8 +98,8 @@ def scan(source: MessageSource, variant: str, **known: Any) -> WindowScan:
     describes = protocol != "simple"
     scanner = WindowScanner(source, template, describes, keep_bad=True)
     bounds = source.bounds()
-    before = known_at({place: span.end for place, span in bounds.items()}, **known)
-    return scanner.scan(Window(dict(bounds)), before, Stopwatch(), where=Where.HERE)
+    ends = {place: span.end for place, span in bounds.items()}
+    return scanner.scan(Window(dict(bounds)), known_at(**known), ends, Stopwatch(), where=Where.HERE)
 
 
 def rows(parts: list[Part]) -> list[dict[str, Any]]:

@@ -24,7 +24,7 @@ def test_a_name_in_avro_that_an_earlier_pass_gave_to_rows_is_no_table(
     lives: Lives | None, of_versions: dict[TableName, int]
 ) -> None:
     """The first pass calls rows of `u-1` by `u_1`: a `CREATE TABLE U_1` in the window has its own letters."""
-    found, known = mock.MagicMock(), mock.MagicMock(tables=Tables(), **{"state.lives": lives})
+    found, known = mock.MagicMock(), mock.MagicMock(declared=Tables(), lives=lives)
     found.new_versions, found.results.barriers = {(TableName("my_db", "u_1"), 7)}, ()
     found.results.lowest.return_value = {TableName("my_db", "u-1"): 9}
 

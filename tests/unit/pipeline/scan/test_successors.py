@@ -53,9 +53,9 @@ def scan(*messages: dict[str, Any]) -> WindowScan:
     source = MessageSource(encoded)
     template = DecodeTask("simple", DecoderOptions(), TypeRules(), ("*.*",), (), upto=0, order=ORDERS["resolved"])
     ends = {place: span.end for place, span in source.window.ranges.items()}
-    known = known_at(ends, TS)
+    known = known_at(TS)
     window = WindowScanner(source, template, rows_describe=False, keep_bad=False, parks=True)
-    return window.scan(source.window, known, Stopwatch(), where=Where.HERE)
+    return window.scan(source.window, known, ends, Stopwatch(), where=Where.HERE)
 
 
 CREATE = ddl(1, "CREATE", "CREATE TABLE shop.t (id INT PRIMARY KEY, v INT NOT NULL)", "t", 1)

@@ -131,15 +131,15 @@ def _survey(source: MessageSource, *, keep_bad: bool = True) -> WindowScan:
     template = DecodeTask("simple", DecoderOptions(), TypeRules(), ("*.*",), (), upto=0)
     scanner = WindowScanner(source, template, rows_describe=False, keep_bad=keep_bad)
     ends = {PLACE: source.window.ranges[PLACE].end}
-    known = known_at(ends)
-    return scanner.scan(source.window, known, Stopwatch(), where=Where.TASKS)
+    known = known_at()
+    return scanner.scan(source.window, known, ends, Stopwatch(), where=Where.TASKS)
 
 
 def test_only_rows_of_the_tables_that_bad_rows_name_are_set_aside() -> None:
     """Where one of them names no table, or several, the whole message is: a row of it may be of any."""
     one, other = TableName("shop", "a"), TableName("shop", "b")
     named, either = DecodeError("", tables=[one]), AmbiguousName("", tables=[one, other])
-    scan = WindowScan(Window({}), {}, DecodeTask("open", DecoderOptions(), TypeRules(), ("*.*",), (), upto=TS))
+    scan = WindowScan(Window({}), {}, DecodeTask("open", DecoderOptions(), TypeRules(), ("*.*",), (), upto=TS), {})
     scan.bad = [
         BadMessage(PLACE, 1, named, (one,)),
         BadMessage(PLACE, 2, named, (one,)),

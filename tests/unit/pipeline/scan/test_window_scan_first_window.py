@@ -30,8 +30,8 @@ def _survey(source: MessageSource) -> WindowScan:
     template = DecodeTask("simple", DecoderOptions(), TypeRules(), ("*.*",), (), upto=0)
     scanner = WindowScanner(source, template, rows_describe=False, keep_bad=False)
     ends = {place: span.end for place, span in source.window.ranges.items()}
-    known = known_at(ends)
-    return scanner.scan(source.window, known, Stopwatch(), where=Where.TASKS)
+    known = known_at()
+    return scanner.scan(source.window, known, ends, Stopwatch(), where=Where.TASKS)
 
 
 def test_rows_behind_a_create_are_read_once() -> None:

@@ -86,8 +86,8 @@ class World:
     def scan(self) -> WindowScan:
         """Survey all messages."""
         ends = {self.source.place: self.source.window.ranges[self.source.place].end}
-        known = known_at(ends)
-        return self.scanner.scan(self.source.window, known, Stopwatch(), where=Where.TASKS)
+        known = known_at()
+        return self.scanner.scan(self.source.window, known, ends, Stopwatch(), where=Where.TASKS)
 
 
 @pytest.mark.parametrize("keep_bad", [True, False])

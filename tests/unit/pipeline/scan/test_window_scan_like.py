@@ -30,9 +30,9 @@ def _scan(order: FeedOrder, tables: Tables) -> WindowScan:
     source = MessageSource([described, LIKE, _row("INSERT", 2, "1", 3), _message("WATERMARK", 9)])
     template = DecodeTask("simple", DecoderOptions(), TypeRules(), ("*.*",), (), upto=0, order=order)
     ends: dict[TopicPartition, int] = {PLACE: 4}
-    known = known_at(ends, 0, tables)
+    known = known_at(0, tables)
     return WindowScanner(source, template, rows_describe=False, keep_bad=False).scan(
-        source.window, known, Stopwatch(), where=Where.TASKS
+        source.window, known, ends, Stopwatch(), where=Where.TASKS
     )
 
 

@@ -102,9 +102,9 @@ def scan(
     template = DecodeTask("avro", DecoderOptions(), TypeRules(), include, (), upto=0, order=ORDERS[order])
     ends = {place: span.end for place, span in source.window.ranges.items()}
     made = Tables([TableVersion(name, 1, ()) for name in tables])
-    known = known_at(ends, TS, made, lives=lives)
+    known = known_at(TS, made, lives=lives)
     window = WindowScanner(source, template, rows_describe=True, keep_bad=False, parks=True)
-    return window.scan(source.window, known, Stopwatch(), where=Where.HERE)
+    return window.scan(source.window, known, ends, Stopwatch(), where=Where.HERE)
 
 
 def held(scanned: WindowScan) -> dict[TableName, list[int]]:

@@ -26,8 +26,8 @@ def _survey(messages: list[dict[str, Any]], *, where: Where) -> WindowScan:
     template = DecodeTask("simple", DecoderOptions(), TypeRules(), ("*.*",), (), upto=0)
     scanner = WindowScanner(source, template, rows_describe=False, keep_bad=False)
     ends = {place: span.end for place, span in source.window.ranges.items()}
-    known = known_at(ends)
-    return scanner.scan(source.window, known, Stopwatch(), where=where)
+    known = known_at()
+    return scanner.scan(source.window, known, ends, Stopwatch(), where=where)
 
 
 @pytest.mark.parametrize("where", [Where.HERE, Where.TASKS])

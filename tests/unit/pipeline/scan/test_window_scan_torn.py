@@ -70,8 +70,8 @@ def scan(source: Tasks, variant: str, *left_out: str) -> tuple[WindowScan, Windo
     scanner = WindowScanner(source, job, rows_describe=protocol != "simple", keep_bad=True)
     bounds = source.bounds()
     ends = {place: span.end for place, span in bounds.items()}
-    known = known_at(ends)
-    return scanner.scan(Window(dict(bounds)), known, Stopwatch(), where=Where.TASKS), scanner
+    known = known_at()
+    return scanner.scan(Window(dict(bounds)), known, ends, Stopwatch(), where=Where.TASKS), scanner
 
 
 def changes(found: WindowScan) -> dict[Any, Any]:
@@ -146,7 +146,7 @@ def test_a_topic_whose_rows_count_in_runs_is_read_whole(variant: str, monkeypatc
 
     tears = source.tears
     ends = {place: span.end for place, span in source.bounds().items()}
-    known = known_at(ends, topics=torn.topics, versions=torn.versions)
-    again = replace(scanner, unsplit=set()).scan(torn.window, known, Stopwatch(), where=Where.TASKS)
+    known = known_at(topics=torn.topics, versions=torn.versions)
+    again = replace(scanner, unsplit=set()).scan(torn.window, known, ends, Stopwatch(), where=Where.TASKS)
     assert source.tears == tears > 0
     assert not again.results.torn

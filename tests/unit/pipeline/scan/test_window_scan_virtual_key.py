@@ -10,9 +10,9 @@ from applier.changefeed.types import TypeRules
 from applier.ddl.schema_tracker import Tables
 from applier.decode.options import DecoderOptions
 from applier.pipeline.scan.decode_task import DecodeTask
-from applier.pipeline.scan.known import Known
 from applier.pipeline.scan.scanner import WindowScanner
 from applier.pipeline.scan.window_scan import WindowScan
+from applier.pipeline.state import State
 from applier.runtime.logs import Stopwatch
 from applier.runtime.places import Where
 from tests.known import known_at
@@ -30,10 +30,11 @@ def _schema(*keys: str) -> dict[str, Any]:
     return {**known, "columns": columns, "indexes": indexes}
 
 
-def _survey(source: MessageSource, known: Known) -> WindowScan:
+def _survey(source: MessageSource, known: State, end: int | None = None) -> WindowScan:
+    ends = {place: end or span.end for place, span in source.window.ranges.items()}
     template = DecodeTask("simple", DecoderOptions(), TypeRules(), ("*.*",), (), upto=0)
     scanner = WindowScanner(source, template, rows_describe=False, keep_bad=False)
-    return scanner.scan(source.window, known, Stopwatch(), where=Where.TASKS)
+    return scanner.scan(source.window, known, ends, Stopwatch(), where=Where.TASKS)
 
 
 @pytest.mark.parametrize(("keys", "key"), [(("v", "id"), ("id",)), (("v",), ())])
@@ -46,9 +47,7 @@ def test_rows_are_read_by_the_key_that_they_hold(keys: tuple[str, ...], key: tup
     source = MessageSource(
         [create, _row("INSERT", 1, "1", 1), again, _row("INSERT", 2, "2", 2), _message("WATERMARK", 9)]
     )
-    ends = {place: span.end for place, span in source.window.ranges.items()}
-
-    found = _survey(source, known_at(ends))
+    found = _survey(source, known_at())
 
     assert found.error is None
     assert {part.version.key for parts in found.results.parts.values() for part in parts} == {key}
@@ -56,9 +55,9 @@ def test_rows_are_read_by_the_key_that_they_hold(keys: tuple[str, ...], key: tup
 
     tables, versions = Tables(found.versions.values()), dict(found.versions)
     later = MessageSource([again, _row("UPDATE", 1, "5", 11), _message("WATERMARK", 19)])
-    known = known_at(dict.fromkeys(ends, 3), TS + 9, tables, versions=versions)
+    known = known_at(TS + 9, tables, versions=versions)
 
-    found = _survey(later, known)
+    found = _survey(later, known, 3)
 
     assert found.error is None
     assert {part.version.key for parts in found.results.parts.values() for part in parts} == {key}
