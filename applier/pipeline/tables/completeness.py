@@ -8,6 +8,7 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from applier import wording
+from applier.changefeed.checkpoint import RequestOutcome, Resuming
 from applier.changefeed.completeness import LIVE, Completeness, Reason, Why, incomplete
 from applier.changefeed.position import FeedPosition
 from applier.changefeed.table import TableName
@@ -119,7 +120,7 @@ class Begun(NamedTuple):
 def end_letters(state: State, targets: TargetTables) -> None:
     """Once no dead letter is left, tables that lacked only rows of dead letters are whole again."""
     if _end_letters(state, targets):
-        state.keep(kept(state, targets), state.checkpoint.resuming)
+        write(state, targets, state.checkpoint.resuming)
 
 
 def _end_letters(state: State, targets: TargetTables) -> bool:
@@ -222,9 +223,9 @@ def _take_columns(state: State, targets: TargetTables, name: TableName, writer: 
     """Let a table that a user brought to its upstream have the columns that it has now: else it counts as damaged."""
     version, known = state.tables.get(name), writer.known
     if version is not None and known is not None:
-        entries = {**known.extra, **vouched_columns(writer.table, {column.name for column in version.columns})}
-        if entries != known.extra:
-            writer.stamp(targets.feed.stamp(known.resolved_ts, entries, writer))
+        entries = vouched_columns(writer.table, {column.name for column in version.columns})
+        if not entries.items() <= known.extra.items():
+            targets.feed.add(writer, entries)
             targets.forget(name)
 
 
@@ -377,7 +378,17 @@ def loaded_at(state: State, name: TableName) -> int:
 def keep(state: State, targets: TargetTables) -> None:
     """Let the checkpoint say what a start has found out about the tables."""
     if state.tracked() != state.checkpoint.tables:
-        state.keep(kept(state, targets), state.checkpoint.resuming)
+        write(state, targets, state.checkpoint.resuming)
+
+
+def write(
+    state: State,
+    targets: TargetTables,
+    resuming: Resuming | None,
+    handled: Mapping[str, RequestOutcome] | None = None,
+) -> None:
+    """Write a checkpoint between two steps, with the job under way and outcomes of requests; see `kept`."""
+    state.keep(kept(state, targets), resuming, handled)
 
 
 def kept(state: State, targets: TargetTables) -> Mapping[tuple[str, ...], int]:

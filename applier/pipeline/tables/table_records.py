@@ -158,11 +158,8 @@ def keep(state: State, targets: TargetTables) -> None:
 
 
 def _say(targets: TargetTables, name: TableName, known: Completeness) -> None:
-    writer = targets.writer(name)
-    if writer is not None and writer.known is not None:
-        entries = {**writer.known.extra, **targets.records.entries(name, writer, known)}
-        stamp = targets.feed.stamp(writer.known.resolved_ts, entries, writer)
-        targets.committed(writer, writer.stamp(stamp).snapshot_id)
+    if (writer := targets.writer(name)) is not None:
+        targets.committed(writer, targets.feed.add(writer, targets.records.entries(name, writer, known)))
 
 
 def _is_to_wait(state: State, name: TableName, known: Completeness) -> bool:
