@@ -9,13 +9,13 @@ from dataclasses import dataclass, field
 from applier.changefeed.applied_offsets import AppliedOffsets
 from applier.changefeed.position import FeedPosition
 from applier.changefeed.table import TableName
-from applier.changefeed.ts import CLOCK_SKEW_MS, unix_ms
 from applier.commands.backfill.request import Range
 from applier.ddl.actions import Action, CreateTable, effect, kind, touches
 from applier.ddl.parser import parse
 from applier.errors import RangeRefused, SchemaChangeRefused
 from applier.pipeline.jobs.copies import gone
 from applier.pipeline.schema_changes.decision import past
+from applier.pipeline.since import sent_since
 from applier.pipeline.step import Pipeline
 from applier.pipeline.tables import completeness
 from applier.runtime.retry import with_retry
@@ -126,7 +126,7 @@ class Beginnings:
             return commit_ts > self.span.above
         if commit_ts not in self._held:
             source = self.main.source
-            found = with_retry(lambda: source.offsets_at(max(0, unix_ms(commit_ts) - CLOCK_SKEW_MS)))
+            found = with_retry(lambda: sent_since(source, commit_ts))
             firsts = {place: span.start for place, span in with_retry(source.bounds).items()}
             self._held[commit_ts] = all(
                 begin <= (at := found.get(place, end)) and not 0 < firsts.get(place, 0) == at < end

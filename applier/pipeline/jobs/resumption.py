@@ -19,12 +19,12 @@ from applier.changefeed.completeness import Completeness, Reason, Why
 from applier.changefeed.message import TopicPartition
 from applier.changefeed.position import FeedPosition, Reading
 from applier.changefeed.table import TableName
-from applier.changefeed.ts import CLOCK_SKEW_MS, unix_ms
 from applier.consume.offsets import next_window
 from applier.errors import BY_HAND, CheckpointConflict, RangeRefused, TableMismatch, TerminalError
 from applier.pipeline.jobs.copies import CopyOutdated, forgetting
 from applier.pipeline.jobs.handover import leave_out
 from applier.pipeline.jobs.job import JobRun, job, progress
+from applier.pipeline.since import sent_since
 from applier.pipeline.state import State
 from applier.pipeline.step import Pipeline
 from applier.pipeline.tables import completeness, loads, parking
@@ -255,8 +255,7 @@ def first(main: Pipeline, due: Mapping[TableName, FeedPosition]) -> Checkpoint:
     if not readings and begin.version is not None:
         readings = main.since(begin.ts)
     elif not readings:
-        found = main.source.offsets_at(max(0, unix_ms(begin.ts) - CLOCK_SKEW_MS))
-        readings = {place: Reading(at) for place, at in found.items()}
+        readings = {place: Reading(at) for place, at in sent_since(main.source, begin.ts).items()}
     next_window({place: reading.next_offset for place, reading in readings.items()}, bounds, 1)
     return progress(main.state.checkpoint, begin.ts, readings)
 
