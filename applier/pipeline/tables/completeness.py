@@ -237,11 +237,6 @@ def _show(state: State, targets: TargetTables, name: TableName, known: Completen
         targets.committed(writer, writer.head)
 
 
-def warn(state: State) -> None:
-    """Log the tables that are not live."""
-    _warn(state, sorted(name for name, found in state.completeness.items() if not found.is_live))
-
-
 def meet(names: Iterable[TableName], ddl: Sequence[Ddl], state: State, targets: TargetTables, config: Config) -> None:
     """Take note of the tables whose rows arrive, before any row is written.
 
@@ -255,7 +250,7 @@ def meet(names: Iterable[TableName], ddl: Sequence[Ddl], state: State, targets: 
     if lacking and config.tables.incomplete == "refuse":
         raise _refusal(lacking)
     state.completeness |= found
-    _warn(state, lacking)
+    warn(state, lacking)
 
 
 def _met(name: TableName, state: State, targets: TargetTables, config: Config) -> Completeness:
@@ -279,13 +274,12 @@ def meet_absent(action: actions.Action, state: State, admits: Callable[[TableNam
     for name in (moved.get(name, name) for name in actions.touches(action)[:1] if name not in gone):
         if admits(name) and name not in state.completeness:
             state.completeness[name] = incomplete(Why.NO_CREATE)
-            _warn(state, [name])
+            warn(state, [name])
 
 
 def is_unmet(name: TableName, state: State) -> bool:
     """Whether DDL alone concerned a table so far whose CREATE TABLE the feed does not hold: no row of it has come."""
-    known = state.completeness.get(name)
-    return known is not None and known.why is Why.UNMET
+    return (known := state.completeness.get(name)) is not None and known.why is Why.UNMET
 
 
 def follow(action: actions.Action, state: State, targets: TargetTables, *, ignored: bool) -> None:
@@ -342,7 +336,7 @@ def doubt(state: State, names: Iterable[TableName], reason: Reason) -> None:
     whole = [name for name in dict.fromkeys(names) if name in state.completeness and state.completeness[name].is_live]
     for name in whole:
         state.completeness[name] = replace(state.completeness[name], reason=reason)
-    _warn(state, whole)
+    warn(state, whole)
 
 
 def doubt_late(state: State, late: Mapping[TableName, Iterable[int]]) -> None:
@@ -371,8 +365,8 @@ def loaded_at(state: State, name: TableName) -> int:
     """TSO of the export that a table has, or gets as it is brought back; 0 for none."""
     known = state.completeness.get(name)
     position = None if known is None else known.position
-    coming = position.version if position is not None and position.is_loaded else None
-    return max(state.loaded.get(name, 0), coming or 0)
+    coming = (position.version or 0) if position is not None and position.is_loaded else 0
+    return max(state.loaded.get(name, 0), coming)
 
 
 def keep(state: State, targets: TargetTables) -> None:
@@ -428,8 +422,10 @@ def _refusal(names: Sequence[TableName]) -> TableIncomplete:
     return TableIncomplete(what, hint)
 
 
-def _warn(state: State, names: Iterable[TableName]) -> None:
-    """Log tables that are not whole: one line for all tables in the same state."""
+def warn(state: State, names: Iterable[TableName] | None = None) -> None:
+    """Log tables that are not whole, all that are not live unless some are named: a line for all in the same state."""
+    if names is None:
+        names = sorted(name for name, found in state.completeness.items() if not found.is_live)
     for tables, known in wording.alike((name, state.completeness[name]) for name in names):
         because, way_out = wording.clause(known.reason), wording.way_out(tables, known, state.config_path)
         shown = ",".join(map(str, tables))

@@ -71,12 +71,8 @@ def test_a_time_begins_where_its_rows_can_be_and_ends_by_commit_ts() -> None:
         asked.append(milliseconds)
         return {A: 30, B: 40}
 
-    found = resolve(
-        Bound("a", resolved_ts=NOON),
-        Bound("b", resolved_ts=NOON + 5),
-        cast("Any", SimpleNamespace(offsets_at=at)),
-        BOUNDS,
-    )
+    source: Any = SimpleNamespace(offsets_at=at)
+    found = resolve(Bound("a", resolved_ts=NOON), Bound("b", resolved_ts=NOON + 5), source, BOUNDS)
 
     assert asked == [1_769_860_800_000 - CLOCK_SKEW_MS]
     assert found == Range({A: OffsetRange(30, 100), B: OffsetRange(40, 80)}, NOON, NOON + 5, "a to b")
