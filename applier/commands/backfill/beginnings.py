@@ -64,11 +64,8 @@ class Beginnings:
             raise gone(self.main.targets.identifier(name))
         if not version.shape.is_idempotent and not is_emptied:
             what = f"Table {name} has no key: rows that are applied again would be there twice."
-            hint = (
-                "begin the range before its CREATE TABLE, or before a TRUNCATE that emptied it; or leave it out in "
-                "--tables."
-            )
-            raise RangeRefused(what, hint, [name])
+            begin = "begin the range before its CREATE TABLE, or before a TRUNCATE that emptied it"
+            raise RangeRefused(what, f"{begin}; or leave it out in --tables.", [name])
         form = state.tables.partitioning(name)
         return FeedPosition(name, self.span.above, version=version.version, partitioning=form)
 
@@ -89,15 +86,11 @@ class Beginnings:
         if writer is None or writer.rolled_back is None:
             return
         found = trace(writer.table.history(), targets.feed.name)
-        due = self._due(name, found)
-        if due:
+        if due := self._due(name, found):
             shows = f"shows resolved ts {found.resolved_ts}" if found.resolved_ts else "was set to an older snapshot"
             what = f"Table {writer.table} {shows}: it lacks rows from before the range."
-            hint = (
-                f"begin the range there, with --from {due}; or set the table to its newest snapshot again "
-                "(system.set_current_snapshot)."
-            )
-            raise RangeRefused(what, hint, [name])
+            back = "set the table to its newest snapshot again (system.set_current_snapshot)"
+            raise RangeRefused(what, f"begin the range there, with --from {due}; or {back}.", [name])
 
     def _due(self, name: TableName, found: Trace) -> str:
         """Where the range has to begin for a table that shows this; "" where it begins early enough."""
@@ -163,8 +156,5 @@ def _lies_before(name: TableName, ddl: Sequence[tuple[int, Action]]) -> RangeRef
     """The refusal of a range with these DDL; it names the last, as a range that begins after another holds it still."""
     commit_ts, action = max(ddl, key=lambda item: item[0])
     what = f"Rows of table {name} lie before a DDL of kind {kind(action)} at commit ts {commit_ts}."
-    hint = (
-        f"begin the range after it, with --from {commit_ts}, or before the table's CREATE TABLE; or leave the table "
-        "out in --tables."
-    )
-    return RangeRefused(what, hint, [name])
+    begin = f"begin the range after it, with --from {commit_ts}, or before the table's CREATE TABLE"
+    return RangeRefused(what, f"{begin}; or leave the table out in --tables.", [name])

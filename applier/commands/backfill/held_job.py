@@ -208,9 +208,8 @@ def refuse_parked(state: State, names: Sequence[TableName], config: str) -> None
     """Refuse, by RangeRefused, tables that lack DDL: rows alone do not make up for them."""
     parked = sorted(name for name in names if name in state.parked)
     if parked:
-        what = (
-            f"Table {parked[0]} is parked: the DDL since then are missing from it, which no range of rows makes up for."
-        )
+        name = parked[0]
+        what = f"Table {name} is parked: the DDL since then are missing from it, which no range of rows makes up for."
         raise RangeRefused(what, wording.way_out(parked[:1], state.completeness[parked[0]], config))
 
 
@@ -225,11 +224,8 @@ def refuse_short(main: Pipeline, request: Request, span: Range, names: Sequence[
         what = f"Table {ahead[0]} is ahead of the checkpoint, as a step failed half way."
         raise RangeRefused(what, "finish it first, with `applier run -c FILE --once`.")
     if main.targets.feed.order.has_watermark and span.above >= state.resolved_ts:
-        reached = state.resolved_ts
-        what = (
-            f"The range begins at {span.above}, beyond resolved ts {reached} of the tables: nothing is applied twice."
-        )
-        raise ConfigError([what])
+        begins = f"The range begins at {span.above}, beyond resolved ts {state.resolved_ts} of the tables"
+        raise ConfigError([f"{begins}: nothing is applied twice."])
     if not request.publish:
         return
     if span.upto != OPEN and span.upto < state.resolved_ts:

@@ -139,12 +139,11 @@ class Copies:
         self.expect(name, name)
         stamp = self.targets.feed.stamp(loaded.tso, {LOADED: loaded.to_json()})
         writer = self.targets.ensure(loaded.version, stamp)
+        changed = f"of table {shown} have changed while table {name} was loaded."
         if writer.table.schema_json != table.schema_json:
-            what = f"The columns of table {shown} have changed while table {name} was loaded."
-            raise TableMismatch(what, "Load it again.")
+            raise TableMismatch(f"The columns {changed}", "Load it again.")
         if writer.table.spec_json["fields"] != table.spec_json["fields"]:
-            what = f"The partition fields of table {shown} have changed while table {name} was loaded."
-            raise TableMismatch(what, "Export it again, and load that.")
+            raise TableMismatch(f"The partition fields {changed}", "Export it again, and load that.")
         if table.snapshot_id is not None:
             writer.append(lambda: writer.table.files.copied(table.files.all()), stamp)
 

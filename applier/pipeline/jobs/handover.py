@@ -60,9 +60,7 @@ class Handover:
         self.state.checkpoint = progress
 
     def all(self, members: Members) -> bool:
-        """Hand all tables over, which have every row that the changefeed has; False, and no table, if they may lack a
-        DDL.
-        """
+        """Hand all tables over, which have every row of the changefeed; False, and none, if they may lack a DDL."""
         if not self._has_all_ddl():
             return False
         self.show({own: name for own, name in members.items() if own == name or not self._is_renamed(own, name)})
@@ -111,8 +109,8 @@ class Handover:
             )
         main.keep_versions()
         failpoints.reach("resume-shown")
-        origins = {own: known.origin for own, known in self.state.completeness.items() if known.origin is not None}
-        aside = [(origin.name, own) for own, origin in origins.items() if origin.is_loaded]
+        origins = [(own, known.origin) for own, known in self.state.completeness.items() if known.origin is not None]
+        aside = [(origin.name, own) for own, origin in origins if origin.is_loaded]
         self.state.completeness.clear()
         with forgetting(self.main.targets):
             completeness.write(main, self.main.targets, None)

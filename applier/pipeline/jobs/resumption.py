@@ -41,9 +41,6 @@ class Replay(JobRun):
     def step(self) -> Outlook:
         """Take in tables whose place has come, apply one window, and show what is up to date.
 
-        Returns:
-            Whether there is more to do now, or once the changefeed has moved, or not at all.
-
         Raises:
             TransientError: Something outside does not answer, or a table was written meanwhile.
             TerminalError: The range cannot be read.
@@ -147,10 +144,8 @@ class Replay(JobRun):
             state.completeness[own] = Completeness(Reason(Why.NOT_READ), origin=position)
             return
         if _is_unversioned(main, position):
-            what = (
-                f"The columns that table {name} had are not known any more, as control table table_versions was lost."
-            )
-            raise TableMismatch(what, BY_HAND)
+            what = f"The columns that table {name} had are not known any more"
+            raise TableMismatch(f"{what}, as control table table_versions was lost.", BY_HAND)
         if position.is_loaded:
             state.loaded[own] = self._take_loaded(position)
         else:

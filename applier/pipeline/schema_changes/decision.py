@@ -103,8 +103,7 @@ class DdlRules:
             return Verdict("without a table")
         if ddl.names and all(name in parked or not admits(name) for name in ddl.names):
             return Verdict("ignored", IgnoredFor.PARKED)
-        part = SchemaDecision(change.commit_ts, unread_of(ddl), change.sql, ddl.kind or UNREAD, "refused")
-        before = self._before(part, progress)
+        before = self._before(unread(ddl, "refused"), progress)
         if self.policies.get(ddl.kind) == "ignore" or before == "ignored":
             return Verdict("ignored", IgnoredFor.CONFIGURED)
         if (change.commit_ts, change.sql) in progress.to_skip:
@@ -130,9 +129,11 @@ class DdlRules:
         return self.past.get(_key(part)) or progress.decided(part)
 
 
-def unread_of(ddl: Ddl) -> TableName:
-    """The table that the audit names for a statement that is not understood."""
-    return ddl.names[0] if ddl.names else TableName(ddl.barrier.change.database, "")
+def unread(ddl: Ddl, decision: Decision) -> SchemaDecision:
+    """The row of the audit for a statement that is not understood."""
+    change = ddl.barrier.change
+    table = ddl.names[0] if ddl.names else TableName(change.database, "")
+    return SchemaDecision(change.commit_ts, table, change.sql, ddl.kind or UNREAD, decision)
 
 
 def decided(
