@@ -119,7 +119,7 @@ def test_a_branch_is_built_compared_and_shown(spark: SparkSession, properties: d
     broken, before = found.contents(name), heads(found)
 
     told = planned(settings.parse(found.raw), asked("beginning", None, branch="again"))
-    assert {aim.target for aim in told.aims} == {"branch again"}
+    assert {target for _, _, target, _ in told.aims} == {"branch again"}
     built = run(found, "beginning", branch="again")
 
     assert heads(found) == before

@@ -194,11 +194,7 @@ class Replay(JobRun):
     # ---- the feed
 
     def _catch_up(self, goal: int) -> None:
-        """Apply the next window of the range.
-
-        Raises:
-            RangeRefused: The feed does not lead to the goal.
-        """
+        """Apply the next window of the range, or refuse it, by RangeRefused, if the feed does not lead to the goal."""
         state, members = self.state, self.members
         begun = self.begun()
         # Rows that the changefeed holds back are read only where a watermark of the range may follow them: a partition
@@ -275,10 +271,9 @@ class Resumption:
     _rests_until: float = field(default=0.0, init=False)
 
     def advance(self, *, is_busy: bool) -> bool:
-        """Do a piece of the job under way, or begin one; in favour of a busy changefeed only as its share allows.
+        """Do a piece of the job under way, or begin one; returns whether there is more to do.
 
-        Returns:
-            Whether there is more to do.
+        Where the changefeed is busy, only as its share allows.
 
         Raises:
             TransientError: Something outside does not answer.

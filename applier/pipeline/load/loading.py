@@ -225,11 +225,7 @@ def _met(name: TableName) -> CheckpointConflict:
 
 
 def refuse_names(version: TableVersion) -> None:
-    """Refuse a table whose columns have names that keep Spark from looking for keys in it.
-
-    Raises:
-        ValueRefused: It has one.
-    """
+    """Refuse, by ValueRefused, a table whose columns have names that keep Spark from looking for keys in it."""
     for name in version.key:
         if fold(name) in METADATA_COLUMNS:
             what = f"Table {version.name} cannot be loaded: {name} is a name of Iceberg's own columns to Spark."

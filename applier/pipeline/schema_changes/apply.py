@@ -78,11 +78,7 @@ class DdlApplier:
         self._rows = RowDdlApplier(self.targets, self.state)
 
     def follow(self, version: TableVersion) -> None:
-        """Bring a table to the columns that its rows have, in a feed whose DDL do not come.
-
-        Raises:
-            SchemaChangeRefused: The difference is one that could also be a rename, or cannot be applied exactly.
-        """
+        """See `ColumnDdl.follow`."""
         self._columns.follow(version)
 
     def apply(self, ddl: Ddl) -> None:

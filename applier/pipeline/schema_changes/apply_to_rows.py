@@ -48,11 +48,7 @@ class RowDdlApplier:
     state: State
 
     def apply(self, change: SchemaChange, action: Rows) -> Decision:
-        """Apply one action.
-
-        Raises:
-            SchemaChangeRefused: Which rows it changes cannot be determined exactly.
-        """
+        """Apply one action; SchemaChangeRefused where it cannot be determined exactly which rows it changes."""
         if not self.targets.feed.order.parts_at_ddl:
             # In a longer window, rows that come late would pass for rows that the tables have.
             moved_names.begin(self.state)

@@ -33,10 +33,8 @@ def begin(state: State) -> None:
 
 
 def refuse_unfinished(state: State) -> None:
-    """Refuse to change what a table is while only the repetition of a failed step shows whose its name is.
-
-    Raises:
-        ConfigError: Such a step is not repeated yet.
+    """Refuse, by ConfigError, to change what a table is while only the repetition of a failed step shows whose its
+    name is.
     """
     if state.checkpoint.moving is not None:
         what = f"{_unfinished(state)}."
