@@ -45,7 +45,7 @@ def compact(catalog: Catalog, identifier: Identifier) -> None:
     files = read_index(str(table), head, (), table.scan)
     chosen = merge.groups(files, int(table.spec_json["spec-id"]), math.inf, 2, 1 << 30)
     merged = merge.stage(table, storage_for(table), chosen) if chosen else None
-    change = merged and merged.change(table, storage_for(table), files)
+    change = None if merged is None else merged.change(table, storage_for(table), files)
     if change is not None:
         commit(table, change, head, lambda: None)
 

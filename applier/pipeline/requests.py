@@ -18,8 +18,8 @@ from applier.errors import EXPORT, ConfigError, TransientError
 from applier.pipeline.schema_changes import moved_names
 from applier.pipeline.step import Pipeline
 from applier.pipeline.table_selection import selected
-from applier.pipeline.tables import completeness, parking
-from applier.pipeline.tables.loads import LOADED, LoadRecord, LoadTables, place_of
+from applier.pipeline.tables import completeness, loads, parking
+from applier.pipeline.tables.loads import LOADED, LoadRecord
 from applier.runtime import failpoints
 from applier.runtime.logs import logger
 from applier.sink.control.control import Control
@@ -84,9 +84,8 @@ class Requests:
                 except ConfigError as error:
                     outcome = RequestOutcome("refused", notes=tuple(error.problems))
                     state.completeness, state.tables, state.topics = before
-                state.keep(
-                    completeness.kept(state, self.main.targets), state.checkpoint.resuming, {request.id: outcome}
-                )
+                handled = {request.id: outcome}
+                completeness.write(state, self.main.targets, state.checkpoint.resuming, handled)
             except TransientError:
                 # The next try would find it half done, and tell of that.
                 state.completeness, state.tables, state.topics = before
@@ -161,7 +160,7 @@ class Requests:
         """Forget what an earlier load has left: readers have had its files, and the table may have let them go."""
         targets = self.main.targets
         targets.confirm()
-        targets.catalog.drop(place_of(targets.feed.name, name))
+        targets.catalog.drop(loads.place_of(targets.feed.name, name))
 
     def _forget_load(self, name: TableName) -> None:
         """Let a table not say which export it was loaded from: a load clones it, and the rows since would count."""
@@ -175,10 +174,9 @@ class Requests:
         """Let tables come back that an export was loaded into; another load may have brought some back already."""
         # One that was left out while it was loaded would be shown as whole, and get no row from there on.
         self._refuse_left_out(names)
-        loads = LoadTables(self.main.targets.catalog, self.main.targets.feed.name)
         brought = dict[TableName, LoadRecord]()
         for name in names:
-            found, known = loads.find(name), self.main.state.completeness.get(name)
+            found, known = loads.find(self.main.targets, name), self.main.state.completeness.get(name)
             if found is not None and found[0].is_complete:
                 brought[name] = found[0]
             elif known is None or (known.why.is_loaded and not known.is_due):
@@ -186,13 +184,13 @@ class Requests:
         self._hand_over(brought)
         return RequestOutcome("catching up", tuple(names))
 
-    def _hand_over(self, loads: Mapping[TableName, LoadRecord]) -> None:
+    def _hand_over(self, brought: Mapping[TableName, LoadRecord]) -> None:
         state, order, reason = self.main.state, self.main.targets.feed.order, Reason(Why.CATCHING_UP)
-        versions = {name: load.version for name, load in loads.items()}
+        versions = {name: load.version for name, load in brought.items()}
         state.learn({(name, version.version): version for name, version in versions.items()}, {})
-        moments = {item.tso for item in loads.values()}
+        moments = {item.tso for item in brought.values()}
         since = {tso: {} if order.has_watermark else self.main.since(tso) for tso in moments}
-        for name, load in loads.items():
+        for name, load in brought.items():
             at, number = order.as_of(load.tso) or 0, versions[name].version
             position = FeedPosition(name, at, (), since[load.tso], number, load.partitioning, is_loaded=True)
             parking.park(state, self.main.targets, name, reason)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
@@ -34,12 +34,17 @@ def since(source: Source, ts: int, decoder: Decoder | None) -> dict[TopicPartiti
         TransientError: The source does not answer.
     """
     bounds = source.bounds()
-    found = source.offsets_at(max(0, unix_ms(ts) - CLOCK_SKEW_MS))
+    found = sent_since(source, ts)
     starts = {place: max(found.get(place, span.start), span.start) for place, span in bounds.items()}
     for place, span in bounds.items():
         if decoder is not None and starts[place] == span.start > 0:
             _prove(source, place, span, ts, decoder)
     return {place: Reading(at) for place, at in starts.items()}
+
+
+def sent_since(source: Source, ts: int) -> Mapping[TopicPartition, int]:
+    """The first offset of each partition that may hold a commit ts: what was sent before its commit cannot."""
+    return source.offsets_at(max(0, unix_ms(ts) - CLOCK_SKEW_MS))
 
 
 def _prove(source: Source, place: TopicPartition, span: OffsetRange, ts: int, decoder: Decoder) -> None:

@@ -19,9 +19,9 @@ from applier.commands.backfill.command import backfill, planned
 from applier.commands.backfill.report import Outcome
 from applier.commands.backfill.request import asked
 from applier.config import settings
+from applier.config.own_namespaces import resumes
 from applier.ddl.actions import effect
 from applier.errors import RangeRefused
-from applier.pipeline.jobs.copies import namespace
 from applier.runtime import failpoints
 from applier.sink.iceberg.catalog import Catalog
 from tests.few import few
@@ -119,7 +119,7 @@ def test_a_branch_is_built_compared_and_shown(spark: SparkSession, properties: d
     broken, before = found.contents(name), heads(found)
 
     told = planned(settings.parse(found.raw), asked("beginning", None, branch="again"))
-    assert {aim.target for aim in told.aims} == {"branch again"}
+    assert {target for _, _, target, _ in told.aims} == {"branch again"}
     built = run(found, "beginning", branch="again")
 
     assert heads(found) == before
@@ -141,7 +141,7 @@ def test_a_branch_is_built_compared_and_shown(spark: SparkSession, properties: d
         table = catalog.load(found.identifier(name))
         assert table is not None
         assert list(table.history("again")) == []
-        assert catalog.list((namespace(found.raw["changefeed"]["name"]),)) == []
+        assert catalog.list((resumes(found.raw["changefeed"]["name"]),)) == []
 
 
 @pytest.mark.parametrize("key", [pytest.param(("id",), marks=pytest.mark.soak), ()], ids=["by key", "whole rows"])
@@ -161,7 +161,7 @@ def test_more_rows_differ_than_are_held(
     main = catalog.load(found.identifier(ACCOUNTS))
     (branch,) = [
         catalog.load(copy)
-        for copy in catalog.list((namespace(found.raw["changefeed"]["name"]),))
+        for copy in catalog.list((resumes(found.raw["changefeed"]["name"]),))
         if "accounts" in copy[1]
     ]
     whole = compare.compare("accounts", main, branch, key)

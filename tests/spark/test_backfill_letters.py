@@ -51,7 +51,7 @@ def test_dead_letters_are_made_up_for_once_they_can_be_read(
     done = run(found, None, dead_letters=True)
 
     assert differences(found, last) == []
-    assert {item.table for item in done.differences} == {aim.iceberg for aim in told.aims}
+    assert {item.table for item in done.differences} == {iceberg for _, iceberg, _, _ in told.aims}
     assert sum(item.only_branch + item.changed for item in done.differences) > 0
     assert "dead letters are made up for." in done.sentences[-1]
     with found.running(spark) as pipeline:

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from applier.commands.load.command import load
-from applier.pipeline.tables import loads
+from applier.config import own_namespaces
 from applier.sink.iceberg.catalog import Catalog
 from tests.few import few
 from tests.spark.ddl_applier import Crash
@@ -43,7 +43,7 @@ def test_a_load_that_was_killed_as_it_ended_is_not_handed_over_again(
         world.put("a", 3)
         world.resolve()
         world.run()
-        assert Catalog(world.spark, "lake").list((loads.namespace(world.name),)) == []
+        assert Catalog(world.spark, "lake").list((own_namespaces.loads(world.name),)) == []
     _let_files_go(world)
 
     load(world.config, address, (), lambda _: None, again=True)
@@ -51,4 +51,4 @@ def test_a_load_that_was_killed_as_it_ended_is_not_handed_over_again(
 
     assert world.keys("a") == ({1, 3} if runs else {1})
     assert world.table("a").state == "in step"
-    assert Catalog(world.spark, "lake").list((loads.namespace(world.name),)) == []
+    assert Catalog(world.spark, "lake").list((own_namespaces.loads(world.name),)) == []

@@ -9,13 +9,13 @@ from dataclasses import dataclass, field
 from applier.changefeed.applied_offsets import AppliedOffsets
 from applier.changefeed.position import FeedPosition
 from applier.changefeed.table import TableName
-from applier.changefeed.ts import CLOCK_SKEW_MS, unix_ms
 from applier.commands.backfill.request import Range
 from applier.ddl.actions import Action, CreateTable, effect, kind, touches
 from applier.ddl.parser import parse
 from applier.errors import RangeRefused, SchemaChangeRefused
 from applier.pipeline.jobs.copies import gone
 from applier.pipeline.schema_changes.decision import past
+from applier.pipeline.since import sent_since
 from applier.pipeline.step import Pipeline
 from applier.pipeline.tables import completeness
 from applier.runtime.retry import with_retry
@@ -64,11 +64,8 @@ class Beginnings:
             raise gone(self.main.targets.identifier(name))
         if not version.shape.is_idempotent and not is_emptied:
             what = f"Table {name} has no key: rows that are applied again would be there twice."
-            hint = (
-                "begin the range before its CREATE TABLE, or before a TRUNCATE that emptied it; or leave it out in "
-                "--tables."
-            )
-            raise RangeRefused(what, hint, [name])
+            begin = "begin the range before its CREATE TABLE, or before a TRUNCATE that emptied it"
+            raise RangeRefused(what, f"{begin}; or leave it out in --tables.", [name])
         form = state.tables.partitioning(name)
         return FeedPosition(name, self.span.above, version=version.version, partitioning=form)
 
@@ -89,15 +86,11 @@ class Beginnings:
         if writer is None or writer.rolled_back is None:
             return
         found = trace(writer.table.history(), targets.feed.name)
-        due = self._due(name, found)
-        if due:
+        if due := self._due(name, found):
             shows = f"shows resolved ts {found.resolved_ts}" if found.resolved_ts else "was set to an older snapshot"
             what = f"Table {writer.table} {shows}: it lacks rows from before the range."
-            hint = (
-                f"begin the range there, with --from {due}; or set the table to its newest snapshot again "
-                "(system.set_current_snapshot)."
-            )
-            raise RangeRefused(what, hint, [name])
+            back = "set the table to its newest snapshot again (system.set_current_snapshot)"
+            raise RangeRefused(what, f"begin the range there, with --from {due}; or {back}.", [name])
 
     def _due(self, name: TableName, found: Trace) -> str:
         """Where the range has to begin for a table that shows this; "" where it begins early enough."""
@@ -126,7 +119,7 @@ class Beginnings:
             return commit_ts > self.span.above
         if commit_ts not in self._held:
             source = self.main.source
-            found = with_retry(lambda: source.offsets_at(max(0, unix_ms(commit_ts) - CLOCK_SKEW_MS)))
+            found = with_retry(lambda: sent_since(source, commit_ts))
             firsts = {place: span.start for place, span in with_retry(source.bounds).items()}
             self._held[commit_ts] = all(
                 begin <= (at := found.get(place, end)) and not 0 < firsts.get(place, 0) == at < end
@@ -163,8 +156,5 @@ def _lies_before(name: TableName, ddl: Sequence[tuple[int, Action]]) -> RangeRef
     """The refusal of a range with these DDL; it names the last, as a range that begins after another holds it still."""
     commit_ts, action = max(ddl, key=lambda item: item[0])
     what = f"Rows of table {name} lie before a DDL of kind {kind(action)} at commit ts {commit_ts}."
-    hint = (
-        f"begin the range after it, with --from {commit_ts}, or before the table's CREATE TABLE; or leave the table "
-        "out in --tables."
-    )
-    return RangeRefused(what, hint, [name])
+    begin = f"begin the range after it, with --from {commit_ts}, or before the table's CREATE TABLE"
+    return RangeRefused(what, f"{begin}; or leave the table out in --tables.", [name])

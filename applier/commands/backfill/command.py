@@ -11,7 +11,7 @@ from applier.changefeed.table import TableName
 from applier.changefeed.window import OffsetRange
 from applier.commands.backfill.dead_letters import opened
 from applier.commands.backfill.held_job import build, refuse_parked, refuse_short
-from applier.commands.backfill.report import STOPPED, Outcome, TableAim
+from applier.commands.backfill.report import STOPPED, Outcome
 from applier.commands.backfill.request import Bound, Range, Request, resolve
 from applier.commands.dead_letters import end_letters, place_of
 from applier.commands.follower import Driver
@@ -136,8 +136,7 @@ def _range(config: Config, state: State, source: Source, request: Request) -> Ra
         what = "The feed is in offset order and carries no watermark: give --from and --to as offsets."
         raise ConfigError([what])
     topics.meet(state, with_retry(source.topic_ids))
-    bounds = with_retry(source.bounds)
-    return resolve(request.begin, request.end, bounds, lambda at: with_retry(lambda: source.offsets_at(at)))
+    return resolve(request.begin, request.end, source, with_retry(source.bounds))
 
 
 def _all(config: Config, state: State) -> list[TableName]:
@@ -145,12 +144,11 @@ def _all(config: Config, state: State) -> list[TableName]:
     return sorted(name for name in state.tables if admits(name))
 
 
-def _aim(pipeline: Pipeline, name: TableName, target: str) -> TableAim:
-    identifier = ".".join(pipeline.targets.identifier(name))
-    covers = pipeline.targets.applied_ts(name) if pipeline.targets.feed.order.has_watermark else None
-    if covers is not None:
-        covers = max(covers, pipeline.state.resolved_ts)
-    return TableAim(str(name), identifier, covers, target)
+def _aim(pipeline: Pipeline, name: TableName, target: str) -> tuple[str, str, str, str]:
+    targets = pipeline.targets
+    covers = targets.applied_ts(name) if targets.feed.order.has_watermark else None
+    shown = "" if covers is None else str(max(covers, pipeline.state.resolved_ts))
+    return str(name), ".".join(targets.identifier(name)), target, shown
 
 
 def covered(span: OffsetRange, next_offset: int) -> int:

@@ -6,7 +6,7 @@ import math
 import zlib
 from collections import Counter
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 import pyarrow as pa
@@ -48,15 +48,9 @@ def compare(name: str, main: Table | None, branch: Table | None, key: Sequence[s
         lot = _Lot(key, number, lots)
         here, there = _rows(main, seen, gone, lot), _rows(branch, built, new, lot)
         found.append(_differing(here, there, key) if key else _whole(here, there))
-    return Difference(
-        name,
-        _count(seen),
-        _count(built),
-        only_main=sum(each.only_main for each in found),
-        only_branch=sum(each.only_branch for each in found),
-        changed=sum(each.changed for each in found),
-        keys=tuple(shown for each in found for shown in each.keys)[:_KEYS_SHOWN],
-    )
+    only_main, only_branch, changed = (sum(each) for each in zip(*(counts for counts, _ in found), strict=True))
+    keys = tuple(shown for _, lot in found for shown in lot)[:_KEYS_SHOWN]
+    return Difference(name, _count(seen), _count(built), only_main, only_branch, changed, keys)
 
 
 class _Lot(NamedTuple):
@@ -74,13 +68,8 @@ class _Lot(NamedTuple):
         return rows.filter(pa.array(np.asarray(sums, np.int64) % self.of == self.number))
 
 
-class _Counted(NamedTuple):
-    """How some rows of a table differ: see `Difference`."""
-
-    only_main: int
-    only_branch: int
-    changed: int
-    keys: tuple[str, ...] = ()
+_Counted: TypeAlias = tuple[tuple[int, int, int], Sequence[str]]
+"""How some rows of a table differ: rows only here, only there, and changed ones, and some of their keys."""
 
 
 def _differing(gone: pa.Table, new: pa.Table, key: Sequence[str]) -> _Counted:
@@ -90,15 +79,14 @@ def _differing(gone: pa.Table, new: pa.Table, key: Sequence[str]) -> _Counted:
     pairs = here.join(there.rename_columns([*key, _OTHER]), list(key), join_type="inner", use_threads=False)
     left, right = pairs[_PLACE], pairs[_OTHER]
     changed = _changed(gone.select(columns).take(left), new.select(columns).take(right))
-    only_gone = _others(gone.num_rows, left)
-    only_new = _others(new.num_rows, right)
+    only_gone, only_new = _others(gone.num_rows, left), _others(new.num_rows, right)
     keys = [
         *(("+", row) for row in new.select(list(key)).take(only_new[:_KEYS_SHOWN]).to_pylist()),
         *(("-", row) for row in gone.select(list(key)).take(only_gone[:_KEYS_SHOWN]).to_pylist()),
         *(("~", row) for row in new.select(list(key)).take(right.filter(changed)[:_KEYS_SHOWN]).to_pylist()),
     ]
-    shown = tuple(sign + ",".join(map(str, row.values())) for sign, row in keys)
-    return _Counted(len(only_gone), len(only_new), int(pc.sum(changed).as_py() or 0), shown[:_KEYS_SHOWN])
+    shown = [sign + ",".join(map(str, row.values())) for sign, row in keys[:_KEYS_SHOWN]]
+    return (len(only_gone), len(only_new), int(pc.sum(changed).as_py() or 0)), shown
 
 
 def _planned(table: Table) -> FileIndex:
@@ -164,4 +152,4 @@ def _changed(here: pa.Table, there: pa.Table) -> Any:
 def _whole(gone: pa.Table, new: pa.Table) -> _Counted:
     """Rows that nothing but their values distinguishes."""
     here, there = (Counter(repr(row) for row in rows.to_pylist()) for rows in (gone, new))
-    return _Counted((here - there).total(), (there - here).total(), 0)
+    return ((here - there).total(), (there - here).total(), 0), ()

@@ -122,7 +122,7 @@ def _span(main: Pipeline, letters: Sequence[DeadLetter]) -> Range:
     since = min((int(time.timestamp() * 1000) for time in times if time is not None), default=0)
     begin = Bound("the first dead letter", resolved_ts=from_unix_ms(since) if since and all(times) else None)
     bounds = with_retry(main.source.bounds)
-    found = resolve(begin, Bound("end"), bounds, lambda at: with_retry(lambda: main.source.offsets_at(at)))
+    found = resolve(begin, Bound("end"), main.source, bounds)
     starts = {place: span.start for place, span in found.spans.items()}
     for letter in letters:
         place = _place(letter)

@@ -6,9 +6,11 @@ import hashlib
 import uuid
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
+from typing import ClassVar
 
 from applier import wording
-from applier.changefeed.checkpoint import UNKNOWN, Checkpoint, Resuming, Tracked
+from applier.changefeed.checkpoint import UNKNOWN, Resuming, Tracked
 from applier.changefeed.completeness import LIVE, Completeness, Reason, Why
 from applier.changefeed.position import FeedPosition, Reading
 from applier.changefeed.table import TableName
@@ -18,8 +20,8 @@ from applier.commands.backfill.report import STOPPED, Difference, Outcome
 from applier.commands.backfill.request import OPEN, Range, Request
 from applier.commands.follower import Driver
 from applier.errors import ConfigError, RangeRefused
-from applier.pipeline.jobs.copies import Copies, CopyOutdated
-from applier.pipeline.jobs.job import JobRun, job
+from applier.pipeline.jobs.copies import Copies, CopyOutdated, forgetting
+from applier.pipeline.jobs.job import JobRun, job, progress
 from applier.pipeline.state import State
 from applier.pipeline.step import Pipeline, Step
 from applier.pipeline.tables import completeness
@@ -32,24 +34,21 @@ from applier.sink.iceberg import clone
 from applier.sink.iceberg.table import Table
 
 
-@dataclass(frozen=True, slots=True)
-class HeldJob:
-    """A job of a backfill, which `run` does; the pipeline of the changefeed takes no step meanwhile.
+@dataclass(slots=True, kw_only=True)
+class HeldJob(JobRun):
+    """A job of a backfill; the pipeline of the changefeed takes no step meanwhile.
 
-    `origins` are the tables, by where they begin.
+    `begun_at` are the tables, by the keys of the places at which they begin.
     """
 
-    main: Pipeline
     span: Range
     branch: str
-    run: JobRun
-    origins: Mapping[tuple[object, ...], TableName]
+    begun_at: Mapping[tuple[object, ...], TableName]
+    is_held: ClassVar[bool] = True
 
-    @property
-    def members(self) -> dict[TableName, TableName]:
-        """The tables: the name in the job, and the name that readers use."""
-        known = self.run.state.completeness
-        return {own: self.origins[item.origin.key] for own, item in known.items() if item.origin is not None}
+    def names(self) -> Mapping[tuple[object, ...], TableName]:
+        """Those that the range was given for."""
+        return self.begun_at
 
     @property
     def goal(self) -> int:
@@ -61,23 +60,23 @@ class HeldJob:
         ends = self.span.ends
         if not self.main.targets.feed.order.has_watermark:
             ends = {place: min(end, self.main.state.next_offsets.get(place, end)) for place, end in ends.items()}
-        return self.run.read(self.goal, ends, self.members)
+        return self.read(self.goal, ends)
 
     def is_over(self) -> bool:
         """Whether the copies have all rows up to the goal; without a watermark the ends of the range show it."""
-        return self.main.targets.feed.order.has_watermark and self.run.state.resolved_ts >= self.goal
+        return self.main.targets.feed.order.has_watermark and self.state.resolved_ts >= self.goal
 
     def refuse_short(self) -> None:
         """Refuse, by RangeRefused, tables whose CREATE TABLE was not read."""
-        for own, known in self.run.state.completeness.items():
-            if own not in self.run.state.tables and known.origin is not None:
+        for own, known in self.state.completeness.items():
+            if own not in self.state.tables and known.origin is not None:
                 what = f"The range does not hold the CREATE TABLE of {own} at commit ts {known.origin.ts + 1}."
                 raise RangeRefused(what, "let it end behind that, or load the table again.", [own])
 
     def copy(self, name: TableName) -> Table | None:
         """The copy of a table; None for one that was not made."""
         own = next(own for own, shown in self.members.items() if shown == name)
-        return self.main.targets.catalog.load(self.run.copies.targets.identifier(own))
+        return self.main.targets.catalog.load(self.copies.targets.identifier(own))
 
     def keep_in_branch(self, name: TableName) -> None:
         """Let the branch of a table show its copy.
@@ -86,7 +85,7 @@ class HeldJob:
             RangeRefused: The table or its copy is gone, or the table was written meanwhile.
         """
         own = next(own for own, shown in self.members.items() if shown == name)
-        copies, catalog = self.run.copies, self.main.targets.catalog
+        copies, catalog = self.copies, self.main.targets.catalog
         table = catalog.load(self.main.targets.identifier(name))
         if table is None:
             what = f"Table {'.'.join(self.main.targets.identifier(name))} is not in the catalog: no branch can show it."
@@ -110,19 +109,19 @@ class HeldJob:
 
         It raises RangeRefused where another writer changed a table since it was copied.
         """
-        state, main = self.run.state, self.main
+        state, main = self.state, self.main
         members = self.members
         for own, name in members.items():
-            self.run.copies.settle(name, own, main.state.resolved_ts, {})
+            self.copies.settle(name, own, main.state.resolved_ts, {})
             state.completeness[own] = self._ended(state.completeness[own], main.state.completeness.get(name, LIVE))
         # Before any is shown: after a crash `run` may go on with what is shown, without this job.
         letters = [name for own, name in members.items() if state.completeness[own].why is Why.LETTERS]
         completeness.doubt(main.state, letters, Reason(Why.LETTERS))
         completeness.keep(main.state, main.targets)
         try:
-            self.run.handover.show(members)
+            self.handover.show(members)
         except CopyOutdated as error:
-            main.state.keep(completeness.kept(main.state, main.targets), None)
+            completeness.write(main.state, main.targets, None)
             raise RangeRefused(f"{error.what}.", "give the same command again.") from None
         for name in members.values():
             table = main.targets.catalog.load(main.targets.identifier(name))
@@ -154,24 +153,18 @@ def held(main: Pipeline, request: Request, span: Range, names: Sequence[TableNam
     if resuming is not None and not resuming.hold:
         what = "Parked tables are being brought back."
         raise RangeRefused(what, f"let `applier run -c {main.config.path} --once` end that first.")
-    found = None
+    names_at = {origin.key: name for name, origin in origins.items()}
+    kind = partial(HeldJob, span=span, branch=request.branch, begun_at=names_at)
     if resuming is not None and resuming.hold == hold and resuming.progress.epoch > main.state.checkpoint.fenced:
-        found = _job(main, request, span, resuming, origins)
-        copied = [(own, name) for own, name in found.members.items() if own in found.run.state.tables]
-        if any(found.run.copies.is_outdated(name, own) for own, name in copied):
-            logger().info("branch is built anew", branch=request.branch)
-            found = None
-        else:
+        found = job(kind, main, resuming)
+        copied = [(own, name) for own, name in found.members.items() if own in found.state.tables]
+        if not any(found.copies.is_outdated(name, own) for own, name in copied):
             logger().info("backfill goes on", branch=request.branch, resolved_ts=resuming.progress.resolved_ts)
-    return found or _job(main, request, span, _begun(beginnings, hold, origins), origins)
-
-
-def _job(
-    main: Pipeline, request: Request, span: Range, resuming: Resuming, origins: Mapping[TableName, FeedPosition]
-) -> HeldJob:
-    run = job(JobRun, main, resuming)
-    keys = {origin.key: name for name, origin in origins.items()}
-    return HeldJob(main, span, request.branch, run, keys)
+            return found
+        logger().info("branch is built anew", branch=request.branch)
+    with forgetting(main.targets):
+        resuming = _begun(beginnings, hold, origins)
+    return job(kind, main, resuming)
 
 
 def _begun(beginnings: Beginnings, hold: str, origins: Mapping[TableName, FeedPosition]) -> Resuming:
@@ -179,7 +172,6 @@ def _begun(beginnings: Beginnings, hold: str, origins: Mapping[TableName, FeedPo
     main, span = beginnings.main, beginnings.span
     number, last, tables = uuid.uuid4().hex[:8], main.state.checkpoint, {}
     copies = Copies(main.targets, number)
-    former = copies.there()
     for name, origin in origins.items():
         topic, known = main.state.topics.get(name, ""), Completeness(Reason(Why.NOT_READ), origin=origin)
         if origin.version is None:
@@ -190,22 +182,9 @@ def _begun(beginnings: Beginnings, hold: str, origins: Mapping[TableName, FeedPo
         before = main.state.completeness.get(name, LIVE)
         loaded = main.state.loaded.get(name, 0)
         tables[name] = Tracked(origin.version, topic, origin.partitioning, replace(before, origin=origin), loaded)
-    progress = Checkpoint(
-        epoch=last.epoch,
-        step=0,
-        resolved_ts=span.above,
-        written_at=last.written_at,
-        holder=last.holder,
-        partitions={place: Reading(start) for place, (start, _) in span.spans.items()},
-        tables=tables,
-        passed=last.passed,
-        topic_ids=last.topic_ids,
-        protocol=last.protocol,
-        homes=last.homes,
-    )
-    resuming = Resuming(number, progress, hold)
-    main.state.keep(completeness.kept(main.state, main.targets), resuming)
-    copies.discard(former)
+    begin = progress(last, span.above, {place: Reading(start) for place, (start, _) in span.spans.items()})
+    resuming = Resuming(number, replace(begin, tables=tables, passed=last.passed, homes=last.homes), hold)
+    completeness.write(main.state, main.targets, resuming)
     return resuming
 
 
@@ -229,9 +208,8 @@ def refuse_parked(state: State, names: Sequence[TableName], config: str) -> None
     """Refuse, by RangeRefused, tables that lack DDL: rows alone do not make up for them."""
     parked = sorted(name for name in names if name in state.parked)
     if parked:
-        what = (
-            f"Table {parked[0]} is parked: the DDL since then are missing from it, which no range of rows makes up for."
-        )
+        name = parked[0]
+        what = f"Table {name} is parked: the DDL since then are missing from it, which no range of rows makes up for."
         raise RangeRefused(what, wording.way_out(parked[:1], state.completeness[parked[0]], config))
 
 
@@ -246,11 +224,8 @@ def refuse_short(main: Pipeline, request: Request, span: Range, names: Sequence[
         what = f"Table {ahead[0]} is ahead of the checkpoint, as a step failed half way."
         raise RangeRefused(what, "finish it first, with `applier run -c FILE --once`.")
     if main.targets.feed.order.has_watermark and span.above >= state.resolved_ts:
-        reached = state.resolved_ts
-        what = (
-            f"The range begins at {span.above}, beyond resolved ts {reached} of the tables: nothing is applied twice."
-        )
-        raise ConfigError([what])
+        begins = f"The range begins at {span.above}, beyond resolved ts {state.resolved_ts} of the tables"
+        raise ConfigError([f"{begins}: nothing is applied twice."])
     if not request.publish:
         return
     if span.upto != OPEN and span.upto < state.resolved_ts:
@@ -304,7 +279,7 @@ def _compared(job: HeldJob, name: TableName) -> Difference:
 
 
 def _refuse_short_build(main: Pipeline, job: HeldJob, differences: Sequence[Difference]) -> None:
-    reached = job.run.state.resolved_ts
+    reached = job.state.resolved_ts
     is_behind = main.targets.feed.order.has_watermark and reached < main.state.resolved_ts
     if is_behind and not all(item.is_equal for item in differences):
         raise _short(f"at resolved ts {reached}", f"resolved ts {main.state.resolved_ts}")

@@ -34,19 +34,6 @@ class Difference:
         return not (self.only_main or self.only_branch or self.changed)
 
 
-@dataclass(frozen=True, slots=True)
-class TableAim:
-    """A table that a backfill would write, to main or to a branch.
-
-    Its stamp covers the resolved ts; None where it has no stamp, or the feed carries no watermark.
-    """
-
-    upstream: str
-    iceberg: str
-    resolved_ts: int | None
-    target: str
-
-
 @dataclass(slots=True)
 class Outcome:
     """What a backfill did, or would do.
@@ -54,7 +41,8 @@ class Outcome:
     Attributes:
         sentences: What happened, in order.
         spans: Per partition its name, its first offset, the one after its last, and how many of them are covered.
-        aims: Tables that would be written.
+        aims: Of each table that would be written its upstream name, its Iceberg name, main or the branch, and the
+            resolved ts that its stamp covers; "" where it has no stamp, or the feed carries no watermark.
         differences: Tables of a branch against those that readers see.
         is_done: False if it was stopped before the end.
         left: How many dead letters it could not make up for.
@@ -62,7 +50,7 @@ class Outcome:
 
     sentences: list[str] = field(default_factory=list)
     spans: list[tuple[str, int, int, int]] = field(default_factory=list)
-    aims: list[TableAim] = field(default_factory=list)
+    aims: list[tuple[str, str, str, str]] = field(default_factory=list)
     differences: list[Difference] = field(default_factory=list)
     is_done: bool = True
     left: int = 0
@@ -73,8 +61,7 @@ def render(outcome: Outcome, console: Console) -> None:
     if outcome.spans:
         console.print(grid("offsets", ("partition", "from", "to", "covered"), outcome.spans))
     if outcome.aims:
-        aims = [(aim.upstream, aim.iceberg, aim.target, _shown(aim.resolved_ts)) for aim in outcome.aims]
-        console.print(grid("tables", ("upstream", "iceberg", "into", "covered up to"), aims))
+        console.print(grid("tables", ("upstream", "iceberg", "into", "covered up to"), outcome.aims))
     if outcome.differences:
         columns = ("table", "rows", "in the branch", "gone", "new", "changed", "keys")
         rows = [
@@ -84,7 +71,3 @@ def render(outcome: Outcome, console: Console) -> None:
         console.print(grid("branch against main", columns, rows))
     for sentence in outcome.sentences:
         console.print(Text(escaped(sentence)), soft_wrap=True)
-
-
-def _shown(resolved_ts: int | None) -> str:
-    return "" if resolved_ts is None else str(resolved_ts)

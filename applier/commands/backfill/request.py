@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 
 from applier.changefeed.filter import rules_of
 from applier.changefeed.message import TopicPartition
-from applier.changefeed.ts import CLOCK_SKEW_MS, from_unix_ms, unix_ms, wall_clock
+from applier.changefeed.ts import from_unix_ms, wall_clock
 from applier.changefeed.window import OffsetRange
+from applier.consume.source import Source
 from applier.errors import ConfigError, SourceLost
+from applier.pipeline.since import sent_since
+from applier.runtime.retry import with_retry
 from applier.sink.iceberg.snapshot import MAIN
 
 OPEN = 2**63 - 1
@@ -21,9 +24,6 @@ _SMALLEST_TSO = 1 << 48
 """TSOs below it lie in 1970: such a number is an offset that lacks its partition."""
 
 _OFFSET = re.compile(r"(?:(?P<topic>[^:,\s]+):)?(?P<partition>\d+):(?P<offset>\d+)")
-
-OffsetsAt = Callable[[int], Mapping[TopicPartition, int]]
-"""Finds the first offset of each partition whose record is of a time, in Unix milliseconds, or later."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,14 +91,14 @@ def parse(text: str, option: str, edge: str) -> Bound:
     return Bound(text, resolved_ts=from_unix_ms(int(moment.timestamp() * 1000)))
 
 
-def resolve(begin: Bound, end: Bound, bounds: Mapping[TopicPartition, OffsetRange], at: OffsetsAt) -> Range:
+def resolve(begin: Bound, end: Bound, source: Source, bounds: Mapping[TopicPartition, OffsetRange]) -> Range:
     """The range of the source from the first offsets, or above a TSO, to offsets (exclusive), or up to a TSO.
 
     Raises:
         ConfigError: A partition is missing, unknown, or ends before it begins.
         SourceLost: The source does not have the beginning any more, or the end yet.
     """
-    starts = _starts(begin, bounds, at)
+    starts = _starts(begin, source, bounds)
     ends = _by_place(end, bounds, "--to") if end.offsets else {place: span.end for place, span in bounds.items()}
     _check_held(starts, ends, bounds)
     above, upto = begin.resolved_ts or 0, OPEN if end.resolved_ts is None else end.resolved_ts
@@ -109,21 +109,19 @@ def resolve(begin: Bound, end: Bound, bounds: Mapping[TopicPartition, OffsetRang
     return Range(spans, above, upto, f"{begin.text} to {end.text}")
 
 
-def _starts(begin: Bound, bounds: Mapping[TopicPartition, OffsetRange], at: OffsetsAt) -> dict[TopicPartition, int]:
+def _starts(begin: Bound, source: Source, bounds: Mapping[TopicPartition, OffsetRange]) -> dict[TopicPartition, int]:
     if begin.offsets:
         return _by_place(begin, bounds, "--from")
     if begin.resolved_ts is None:
         return {place: span.start for place, span in bounds.items()}
-    # A row is sent after its commit: what was written before its commit ts cannot hold it.
-    found = at(unix_ms(begin.resolved_ts) - CLOCK_SKEW_MS)
+    above = begin.resolved_ts
+    found = with_retry(lambda: sent_since(source, above))
     starts = {place: min(found.get(place, span.end), span.end) for place, span in bounds.items()}
     for place, span in bounds.items():
         if 0 < span.start == starts[place] < span.end:
-            when = wall_clock(begin.resolved_ts).isoformat(timespec="seconds")
-            what = (
-                f"The source begins at offset {span.start} of {place}, and what was sent at {when} may lie before it."
-            )
-            raise SourceLost(what, LOST_HINT)
+            when = wall_clock(above).isoformat(timespec="seconds")
+            what = f"The source begins at offset {span.start} of {place}, and what was sent at {when}"
+            raise SourceLost(f"{what} may lie before it.", LOST_HINT)
     return starts
 
 

@@ -7,11 +7,14 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import NamedTuple
 
 from applier import wording
 from applier.changefeed.completeness import Why
 from applier.changefeed.filter import exactly
+from applier.changefeed.message import TopicPartition
+from applier.changefeed.position import Reading
 from applier.changefeed.table import TableName
 from applier.commands.follower import Follower
 from applier.commands.load.outlook import Opened, megabytes, opened, reach, unproven
@@ -85,13 +88,13 @@ def planned(config: Config, address: str | None, rules: Sequence[str], *, again:
         export = _lacking(pipeline, export, left.append, again=again)
         if not export.names:
             return [*lines, *left, _NOTHING.what]
-        readings = reach(pipeline, export)
+        doubts = list[str]()
+        readings = _led_on(pipeline, export, doubts.append)
         places = ", ".join(f"{place} from offset {reading.next_offset}" for place, reading in sorted(readings.items()))
         if is_unstarted(pipeline):
             end = f"The changefeed begins at resolved ts {export.export.tso}."
         else:
             end = "`applier run` applies what the feed has changed since, and then shows the tables in one commit each."
-        doubts = unproven(pipeline, export.export.tso)
         return [*lines, *left, *doubts, f"The feed leads on from there: {places}.", end]
 
 
@@ -166,11 +169,9 @@ def _lacking(main: Pipeline, export: Opened, say: Say, *, again: bool) -> Opened
         return export
     same = [name for name in live if _has_rows(main, export, name)]
     others = [name for name in live if name not in same and not export.is_chosen]
-    if same:
-        shown = ", ".join(map(str, same))
+    if shown := ", ".join(map(str, same)):
         say(f"These tables have the rows of this export already: {shown}. To load them once more, give --again.")
-    if others:
-        shown = ", ".join(map(str, others))
+    if shown := ", ".join(map(str, others)):
         say(f"These tables are live, and the feed keeps them equal: {shown}. To load them all the same, give --again.")
     return replace(export, names=[name for name in export.names if name not in (*same, *others)])
 
@@ -186,11 +187,12 @@ def _has_rows(main: Pipeline, export: Opened, name: TableName) -> bool:
     return load is not None and load.is_complete and (load.tso, load.form) == (export.export.tso, repr(export.form))
 
 
-def _led_on(main: Pipeline, export: Opened, say: Say) -> None:
-    """Refuse an export from which the feed does not lead on; print what could not be verified."""
-    with_retry(lambda: reach(main, export))
+def _led_on(main: Pipeline, export: Opened, say: Say) -> Mapping[TopicPartition, Reading]:
+    """Where the feed leads on from an export, which is refused where it does not; print what could not be verified."""
+    readings = with_retry(lambda: reach(main, export))
     for line in with_retry(lambda: unproven(main, export.export.tso)):
         say(line)
+    return readings
 
 
 def _beside(config: Config, export: Opened, say: Say, *, again: bool) -> LoadOutcome:
@@ -228,12 +230,8 @@ def _brought(
 def _bulk(main: Pipeline, export: Opened, say: Say, stop: threading.Event) -> Mapping[TableName, TerminalError]:
     """Load tables aside; those that cannot be come back with the reason, unless they are all or one is to stop it."""
     # Tables aside are no part of the changefeed yet: what two loads write to one of them, its commits show.
-    targets = replace(main.targets, confirm=lambda: None)
-
-    def load_all() -> Mapping[TableName, TerminalError]:
-        return Loader(targets, export.export, export.form, LoadProgress(export.size, say).add, stop).all(export.names)
-
-    refused = with_retry(load_all)
+    loader = partial(Loader, replace(main.targets, confirm=lambda: None), export.export, export.form)
+    refused = with_retry(lambda: loader(LoadProgress(export.size, say).add, stop).all(export.names))
     if refused and (len(refused) == len(export.names) or main.config.changefeed.on_table_error == "stop"):
         raise next(iter(refused.values()))
     return refused

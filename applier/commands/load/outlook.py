@@ -43,10 +43,8 @@ class Opened:
     def lines(self) -> list[str]:
         """What is read, for people: the export, and its tables with their files."""
         tso, names = self.export.tso, self.names
-        at = f"{wall_clock(tso):%F %T} UTC"
-        head = (
-            f"Export {self.export.address}: TSO {tso} ({at}), {counted(len(names), 'table')}, {megabytes(self.size)}."
-        )
+        at = f"TSO {tso} ({wall_clock(tso):%F %T} UTC)"
+        head = f"Export {self.export.address}: {at}, {counted(len(names), 'table')}, {megabytes(self.size)}."
         files = self.export.files
         columns = [column for name in names for column in self.export.version(name).columns]
         timed = any(column.type.name == "timestamp" for column in columns)
@@ -112,10 +110,8 @@ def reach(main: Pipeline, opened: Opened) -> Mapping[TopicPartition, Reading]:
     readings = main.since(tso)
     last = newest(main.source, main.scanner.decoder) if main.targets.feed.order.has_watermark else None
     if last is not None and last < tso:
-        what = (
-            f"The feed has come to resolved ts {last} ({wall_clock(last):%F %T} UTC), and the export is of "
-            f"{tso} ({wall_clock(tso):%F %T} UTC)."
-        )
+        come = f"The feed has come to resolved ts {last} ({wall_clock(last):%F %T} UTC)"
+        what = f"{come}, and the export is of {tso} ({wall_clock(tso):%F %T} UTC)."
         raise TerminalError(what, "Wait until TiCDC has come as far; if it has, the export is of another cluster.")
     return readings
 
@@ -135,6 +131,6 @@ def unproven(main: Pipeline, tso: int) -> list[str]:
 
 def megabytes(size: int) -> str:
     """A size for people."""
-    return (
-        f"{size / 1e9:,.1f} GB" if size >= 10e9 else f"{size / 1e6:,.1f} MB" if size >= 1e6 else counted(size, "byte")
-    )
+    if size < 1e6:
+        return counted(size, "byte")
+    return f"{size / 1e6:,.1f} MB" if size < 10e9 else f"{size / 1e9:,.1f} GB"

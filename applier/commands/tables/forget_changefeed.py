@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
+from applier.config import own_namespaces
 from applier.config.settings import Config
 from applier.errors import ConfigError
-from applier.pipeline.jobs import copies
-from applier.pipeline.tables import loads
 from applier.runtime.jvm.spark_session import running
 from applier.runtime.retry import with_retry
 from applier.sink.commit.stamp import CHANGEFEED
@@ -58,7 +57,7 @@ def _forgotten(config: Config, catalog: Catalog, *, take_over: bool) -> list[str
         if table is not None and table.setting(CHANGEFEED) == name:
             unset_properties(table, "applier.")
             kept.append(".".join(identifier))
-    for aside in (copies.namespace(name), loads.namespace(name)):
+    for aside in (own_namespaces.resumes(name), own_namespaces.loads(name)):
         for identifier in catalog.list((aside,)):
             catalog.drop(identifier)
     drop_all(catalog, (namespace(name),))

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -33,9 +34,17 @@ class CopyOutdated(TransientError):
     """A copy is gone, or its table was written or replaced while it was brought up to date: it begins anew."""
 
 
-def namespace(changefeed: str) -> str:
-    """Where the copies of a changefeed are."""
-    return own_namespaces.resumes(changefeed)
+@contextmanager
+def forgetting(targets: TargetTables, more: Sequence[tuple[str, ...]] = ()) -> Iterator[None]:
+    """Forget the copies of a changefeed, and `more`, once a block has written the checkpoint that ends their jobs.
+
+    They are asked for before: afterwards another process may have the changefeed and copies of its own, which must
+    stay. The files of those that were not shown are orphans of their tables.
+    """
+    there = [*targets.catalog.list((own_namespaces.resumes(targets.feed.name),)), *more]
+    yield
+    for identifier in there:
+        targets.catalog.drop(identifier)
 
 
 @dataclass(slots=True)
@@ -67,7 +76,7 @@ class Copies:
     @property
     def settings(self) -> TablesSection:
         """Where the copies go; a copy of a table that is dropped is only forgotten."""
-        route = self.route or f"{namespace(self.main.feed.name)}.{{both}}__{self.job}"
+        route = self.route or f"{own_namespaces.resumes(self.main.feed.name)}.{{both}}__{self.job}"
         changes = {"route": route, "include": ("*.*",), "on_drop": "keep", "incomplete": "allow"}
         return self.main.maker.settings.model_copy(update=changes)
 
@@ -130,12 +139,11 @@ class Copies:
         self.expect(name, name)
         stamp = self.targets.feed.stamp(loaded.tso, {LOADED: loaded.to_json()})
         writer = self.targets.ensure(loaded.version, stamp)
+        changed = f"of table {shown} have changed while table {name} was loaded."
         if writer.table.schema_json != table.schema_json:
-            what = f"The columns of table {shown} have changed while table {name} was loaded."
-            raise TableMismatch(what, "Load it again.")
+            raise TableMismatch(f"The columns {changed}", "Load it again.")
         if writer.table.spec_json["fields"] != table.spec_json["fields"]:
-            what = f"The partition fields of table {shown} have changed while table {name} was loaded."
-            raise TableMismatch(what, "Export it again, and load that.")
+            raise TableMismatch(f"The partition fields {changed}", "Export it again, and load that.")
         if table.snapshot_id is not None:
             writer.append(lambda: writer.table.files.copied(table.files.all()), stamp)
 
@@ -159,7 +167,11 @@ class Copies:
         copy = catalog.load(self.targets.identifier(own))
         self.main.confirm()
         if copy is not None:
-            self._say(copy, name, known)
+            feed, record = self.main.feed, {RECORD: TableRecord(name, known).to_text()}
+            # Also refuses a copy that a newer applier holds.
+            writer = TableWriter(copy, feed.name, feed.epoch)
+            if copy.setting(RECORD) != record[RECORD]:
+                feed.add(writer, record)
             # Another table of that name may have been dropped and kept.
             self.main.forget(name)
             self.main.make_way(name)
@@ -177,16 +189,8 @@ class Copies:
             else:
                 raise CopyOutdated(f"Table {table} was written while it was brought back, which begins anew")
         self.main.forget(name)
-        writer = self.main.writer(name)
-        if writer is not None:
-            self.main.committed(writer, writer.head)
-
-    def _say(self, copy: Table, name: TableName, known: Completeness) -> None:
-        writer = TableWriter(copy, self.main.feed.name, self.main.feed.epoch)
-        record = {RECORD: TableRecord(name, known).to_text()}
-        if writer.known is not None and copy.setting(RECORD) != record[RECORD]:
-            stamp = self.main.feed.stamp(writer.known.resolved_ts, {**writer.known.extra, **record}, writer)
-            writer.stamp(stamp)
+        if (shown := self.main.writer(name)) is not None:
+            self.main.committed(shown, shown.head)
 
     def is_outdated(self, name: TableName, own: TableName) -> bool:
         """Whether a copy that was made is gone, or its table was written or replaced since."""
@@ -209,18 +213,6 @@ class Copies:
             return table is not None and clone.is_of(table, self.job)
         is_same = copy.schema_json == table.schema_json and _last_change(copy) == _last_change(table)
         return is_same and clone.has_shown(copy, table)
-
-    def there(self) -> Sequence[tuple[str, ...]]:
-        """All copies of the changefeed; to be asked before the checkpoint that ends their jobs.
-
-        Afterwards another process may have the changefeed and copies of its own, which must stay.
-        """
-        return self.main.catalog.list((namespace(self.main.feed.name),))
-
-    def discard(self, there: Sequence[tuple[str, ...]]) -> None:
-        """Forget copies; the files of those that were not shown are orphans of their tables."""
-        for identifier in there:
-            self.main.catalog.drop(identifier)
 
     def _make(self, identifier: tuple[str, ...], columns: pa.Schema, **options: Any) -> Table:
         """A table that begins anew keeps its identity: its copy gets other columns, and no rows.

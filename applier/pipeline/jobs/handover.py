@@ -13,10 +13,9 @@ from applier.changefeed.table import TableName
 from applier.ddl.actions import DropTable, effect, touches
 from applier.ddl.parser import parse
 from applier.errors import BY_HAND, RangeRefused, SchemaChangeRefused, TableMismatch
-from applier.pipeline.jobs.copies import Copies
+from applier.pipeline.jobs.copies import Copies, forgetting
 from applier.pipeline.state import State
-from applier.pipeline.tables import completeness, parking
-from applier.pipeline.tables.loads import LoadTables
+from applier.pipeline.tables import completeness, loads, parking
 from applier.runtime import failpoints
 from applier.runtime.logs import logger
 
@@ -57,15 +56,11 @@ class Handover:
             leave_out(self.state, own)
         failpoints.reach("resume-shown")
         progress = replace(self.state.checkpoint, tables=self.state.tracked())
-        self._keep(Resuming(self.copies.job, progress))
+        completeness.write(self.main.state, self.main.targets, Resuming(self.copies.job, progress))
         self.state.checkpoint = progress
 
     def all(self, members: Members) -> bool:
-        """Hand all tables over: they have every row that the changefeed has applied to the others.
-
-        Returns:
-            False if they may lack a DDL; nothing is handed over then.
-        """
+        """Hand all tables over, which have every row of the changefeed; False, and none, if they may lack a DDL."""
         if not self._has_all_ddl():
             return False
         self.show({own: name for own, name in members.items() if own == name or not self._is_renamed(own, name)})
@@ -93,7 +88,7 @@ class Handover:
 
     def show(self, shown: Members) -> None:
         """Let readers see the copies of these tables, let the changefeed go on with them, and end the job."""
-        main, loads = self.main.state, LoadTables(self.main.targets.catalog, self.main.targets.feed.name)
+        main = self.main.state
         for own, name in shown.items():
             known = self.state.completeness[own]
             ended = self._ended(name, known)
@@ -114,15 +109,14 @@ class Handover:
             )
         main.keep_versions()
         failpoints.reach("resume-shown")
-        origins = {own: known.origin for own, known in self.state.completeness.items() if known.origin is not None}
-        aside = [(origin.name, own) for own, origin in origins.items() if origin.is_loaded]
+        origins = [(own, known.origin) for own, known in self.state.completeness.items() if known.origin is not None]
+        aside = [(origin.name, own) for own, origin in origins if origin.is_loaded]
         self.state.completeness.clear()
-        there = self.copies.there()
-        self._keep(None)
-        failpoints.reach("resume-done")
-        self.copies.discard(there)
+        with forgetting(self.main.targets):
+            completeness.write(main, self.main.targets, None)
+            failpoints.reach("resume-done")
         for name, own in aside:
-            loads.discard(name, self.state.loaded.get(own, 0))
+            loads.discard(self.main.targets, name, self.state.loaded.get(own, 0))
 
     def _shown(self, name: TableName, own: TableName, known: Completeness) -> bool:
         """Let readers see one copy, which says what is known of it; a table that others have changed is given up alone.
@@ -173,9 +167,6 @@ class Handover:
         loaded = {name: self.state.loaded.get(name, 0) for name in self.state.tables}
         others = self.main.state.ddl.applied - self.state.ddl.applied
         return not any(ts < item.commit_ts and _concerns(item, name) for item in others for name, ts in loaded.items())
-
-    def _keep(self, resuming: Resuming | None) -> None:
-        self.main.state.keep(completeness.kept(self.main.state, self.main.targets), resuming)
 
 
 def _concerns(ddl: DdlId, name: TableName) -> bool:

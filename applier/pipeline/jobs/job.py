@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, ClassVar, TypeVar
 
 from applier.changefeed.checkpoint import Checkpoint, Resuming
 from applier.changefeed.filter import exactly
 from applier.changefeed.message import TopicPartition
-from applier.changefeed.position import FeedPosition
+from applier.changefeed.position import FeedPosition, Reading
 from applier.changefeed.table import TableName, TableVersion
 from applier.config.settings import MaintenanceSection
 from applier.errors import RangeRefused
@@ -107,7 +107,7 @@ class FixedColumns(DdlApplier):
 class JobRun:
     """Applies a range to copies.
 
-    Args:
+    Attributes:
         is_held: A backfill shows the copies, or keeps them.
     """
 
@@ -115,16 +115,26 @@ class JobRun:
     pipeline: Pipeline
     copies: Copies
     handover: Handover
-    is_held: bool = False
+    is_held: ClassVar[bool] = False
 
     @property
     def state(self) -> State:
         """How far the tables of the job are."""
         return self.pipeline.state
 
-    def read(self, goal: int, ends: Mapping[TopicPartition, int], members: Members) -> Step:
+    def names(self) -> Mapping[tuple[object, ...], TableName]:
+        """The names that readers use now, by the keys of the places at which tables began."""
+        raise NotImplementedError
+
+    @property
+    def members(self) -> Members:
+        """The tables of the job."""
+        names = self.names()
+        return {own: names[at.key] for own, at in self.origins().items() if at.key in names}
+
+    def read(self, goal: int, ends: Mapping[TopicPartition, int]) -> Step:
         """Apply the next window of the range to the copies: rows up to `goal`, and offsets up to `ends` (exclusive)."""
-        state, begun = self.state, self.begun()
+        state, begun, members = self.state, self.begun(), self.members
         for own in begun:
             self.copies.expect(members[own], own)
         names, order = frozenset(state.tables), self.main.targets.feed.order
@@ -156,7 +166,21 @@ class JobRun:
 _Run = TypeVar("_Run", bound=JobRun)
 
 
-def job(kind: type[_Run], main: Pipeline, resuming: Resuming) -> _Run:
+def progress(last: Checkpoint, ts: int, readings: Mapping[TopicPartition, Reading]) -> Checkpoint:
+    """Where a job begins, without a table; `last` is the checkpoint of its changefeed."""
+    return Checkpoint(
+        epoch=last.epoch,
+        step=0,
+        resolved_ts=ts,
+        written_at=last.written_at,
+        holder=last.holder,
+        partitions=readings,
+        topic_ids=last.topic_ids,
+        protocol=last.protocol,
+    )
+
+
+def job(kind: Callable[[Pipeline, Pipeline, Copies, Handover], _Run], main: Pipeline, resuming: Resuming) -> _Run:
     """A job as the checkpoint has it."""
     copies = Copies(main.targets, resuming.job)
     names = set(resuming.progress.tables)
@@ -187,4 +211,4 @@ def job(kind: type[_Run], main: Pipeline, resuming: Resuming) -> _Run:
         maintenance=Maintenance(MaintenanceSection(tasks=()), targets),
     )
     pipeline.restore()
-    return kind(main, pipeline, copies, Handover(main, state, copies), is_held)
+    return kind(main, pipeline, copies, Handover(main, state, copies))

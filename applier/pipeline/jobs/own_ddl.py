@@ -62,11 +62,8 @@ class OwnDdl:
                 after[place] = max(after.get(place, 0), barrier.position.offset + 1)
             begin = ",".join(f"{place}:{offset}" for place, offset in after.items())
             what = f"The range holds a DDL of table {name}, and offset order does not show which rows lie before it."
-            hint = (
-                f"begin the range after it, with --from {begin} and an offset for each other partition; or leave the "
-                "table out in --tables."
-            )
-            raise RangeRefused(what, hint, [name])
+            way_out = f"begin the range after it, with --from {begin} and an offset for each other partition"
+            raise RangeRefused(what, f"{way_out}; or leave the table out in --tables.", [name])
 
     def _part(self, item: Ddl, names: set[TableName]) -> Ddl | None:
         """A DDL with the actions that concern tables of these names, which follow them; None if none does."""

@@ -10,7 +10,7 @@ from __future__ import annotations
 import time
 import uuid
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Literal, TypeAlias
 
@@ -19,16 +19,15 @@ from applier.changefeed.completeness import Completeness, Reason, Why
 from applier.changefeed.message import TopicPartition
 from applier.changefeed.position import FeedPosition, Reading
 from applier.changefeed.table import TableName
-from applier.changefeed.ts import CLOCK_SKEW_MS, unix_ms
 from applier.consume.offsets import next_window
 from applier.errors import BY_HAND, CheckpointConflict, RangeRefused, TableMismatch, TerminalError
-from applier.pipeline.jobs.copies import Copies, CopyOutdated
+from applier.pipeline.jobs.copies import CopyOutdated, forgetting
 from applier.pipeline.jobs.handover import leave_out
-from applier.pipeline.jobs.job import JobRun, job
+from applier.pipeline.jobs.job import JobRun, job, progress
+from applier.pipeline.since import sent_since
 from applier.pipeline.state import State
 from applier.pipeline.step import Pipeline
-from applier.pipeline.tables import completeness, parking
-from applier.pipeline.tables.loads import LoadTables
+from applier.pipeline.tables import completeness, loads, parking
 from applier.runtime import failpoints
 from applier.runtime.logs import logger
 
@@ -41,9 +40,6 @@ class Replay(JobRun):
 
     def step(self) -> Outlook:
         """Take in tables whose place has come, apply one window, and show what is up to date.
-
-        Returns:
-            Whether there is more to do now, or once the changefeed has moved, or not at all.
 
         Raises:
             TransientError: Something outside does not answer, or a table was written meanwhile.
@@ -58,18 +54,18 @@ class Replay(JobRun):
             return "over"
         goal = self._goal()
         if self.state.completeness and self._is_before(goal):
-            before = self._members()
+            before = self.members
             self._catch_up(goal)
             failpoints.reach("resume-range-read")
-            left = set(before.values()) - set(self._members().values())
+            left = set(before.values()) - set(self.members.values())
             # One that was given up is parked for good, and says why.
             for name in sorted(name for name in left if due_at(self.main.state, name) is not None):
                 # It would read the range again and again.
                 self.handover.let_go(name, f"Table {name} of the export was dropped since")
-        self.handover.parked(self._members())
+        self.handover.parked(self.members)
         if self._is_before(self._goal()) or self._waiting():
             return "more"
-        return "over" if self.handover.all(self._members()) else "wait"
+        return "over" if self.handover.all(self.members) else "wait"
 
     def refuse_outdated(self) -> None:
         """Let the job begin anew whose copies another process has left, if one is of no use any more.
@@ -77,35 +73,33 @@ class Replay(JobRun):
         Raises:
             CopyOutdated: A copy is gone, or its table was written or replaced since.
         """
-        for own, name in self._members().items():
+        for own, name in self.members.items():
             if own in self.state.tables and self.copies.is_outdated(name, own):
                 raise CopyOutdated(f"The copy of table {name} is gone, or the table was written")
 
     def keep_shown(self) -> None:
         """Keep the tables that an earlier process has shown, without a checkpoint that says so; forget all others."""
         self._leave_out_stopped()
-        for own, name in self._members().items():
+        for own, name in self.members.items():
             if not self.copies.is_shown(name, own):
                 leave_out(self.state, own)
-        self.handover.parked(self._members())
+        self.handover.parked(self.members)
         if self.state.completeness and self.state.resolved_ts == self.main.state.resolved_ts:
-            self.handover.all(self._members())
+            self.handover.all(self.members)
 
     def concerned(self, error: TerminalError) -> list[TableName]:
         """The tables that an error gives up, as readers call them; those that wait for their place may come back."""
-        members = self._members()
+        members = self.members
         return [name for own, name in members.items() if own in error.tables] or list(members.values())
 
-    def _members(self) -> dict[TableName, TableName]:
-        """Tables of the job: the name in the job, and the name that readers use now."""
-        names = list(self.main.state.completeness)
-        due = {at.key: name for name in names if (at := due_at(self.main.state, name)) is not None}
-        found = {own: due.get(known.origin.key) for own, known in self.state.completeness.items() if known.origin}
-        return {own: name for own, name in found.items() if name is not None}
+    def names(self) -> Mapping[tuple[object, ...], TableName]:
+        """Those of tables that are to come back."""
+        state = self.main.state
+        return {at.key: name for name in state.completeness if (at := due_at(state, name)) is not None}
 
     def _waiting(self) -> dict[TableName, FeedPosition]:
         """Tables whose place the job has not come to yet, by the names that readers know them by."""
-        inside = set(self._members().values())
+        inside = set(self.members.values())
         return {name: at for name, at in due(self.main.state).items() if name not in inside and self._leads_to(at)}
 
     def _leads_to(self, position: FeedPosition) -> bool:
@@ -150,10 +144,8 @@ class Replay(JobRun):
             state.completeness[own] = Completeness(Reason(Why.NOT_READ), origin=position)
             return
         if _is_unversioned(main, position):
-            what = (
-                f"The columns that table {name} had are not known any more, as control table table_versions was lost."
-            )
-            raise TableMismatch(what, BY_HAND)
+            what = f"The columns that table {name} had are not known any more"
+            raise TableMismatch(f"{what}, as control table table_versions was lost.", BY_HAND)
         if position.is_loaded:
             state.loaded[own] = self._take_loaded(position)
         else:
@@ -174,7 +166,7 @@ class Replay(JobRun):
         Raises:
             TableMismatch: It is not there any more, or another export is being loaded into it.
         """
-        found = LoadTables(self.main.targets.catalog, self.main.targets.feed.name).find(position.name)
+        found = loads.find(self.main.targets, position.name)
         if found is None or not found[0].is_complete or found[0].tso != position.version:
             # Rows between the TSO of one export and that of another would be lost.
             what = f"What was loaded of table {position.name} as of TSO {position.version} is gone."
@@ -195,23 +187,19 @@ class Replay(JobRun):
 
     def _leave_out_stopped(self) -> None:
         """Leave out tables that need not be brought back any more: they were dropped, forgotten, or parked again."""
-        members = self._members()
+        members = self.members
         for own in [own for own in self.state.completeness if own not in members]:
             leave_out(self.state, own)
 
     # ---- the feed
 
     def _catch_up(self, goal: int) -> None:
-        """Apply the next window of the range.
-
-        Raises:
-            RangeRefused: The feed does not lead to the goal.
-        """
-        state, members = self.state, self._members()
+        """Apply the next window of the range, or refuse it, by RangeRefused, if the feed does not lead to the goal."""
+        state, members = self.state, self.members
         begun = self.begun()
         # Rows that the changefeed holds back are read only where a watermark of the range may follow them: a partition
         # that is read beyond them before the others come as far forgets its watermarks below them.
-        step = self.read(goal, self._ends(), members)
+        step = self.read(goal, self._ends())
         if self.main.targets.feed.order.has_watermark and step.complete and not step.moved and self._is_before(goal):
             step = self.pipeline.step()
         logger().debug("tables are brought back", resolved_ts=state.resolved_ts, goal=goal, tables=len(members))
@@ -254,24 +242,13 @@ def first(main: Pipeline, due: Mapping[TableName, FeedPosition]) -> Checkpoint:
         SourceLost: The source does not have the range any more.
     """
     begin = min(due.values(), key=lambda position: position.ts)
-    last, bounds = main.state.checkpoint, main.source.bounds()
-    readings = dict(begin.readings)
+    readings, bounds = dict(begin.readings), main.source.bounds()
     if not readings and begin.version is not None:
         readings = main.since(begin.ts)
     elif not readings:
-        found = main.source.offsets_at(max(0, unix_ms(begin.ts) - CLOCK_SKEW_MS))
-        readings = {place: Reading(at) for place, at in found.items()}
+        readings = {place: Reading(at) for place, at in sent_since(main.source, begin.ts).items()}
     next_window({place: reading.next_offset for place, reading in readings.items()}, bounds, 1)
-    return Checkpoint(
-        epoch=last.epoch,
-        step=0,
-        resolved_ts=begin.ts,
-        written_at=last.written_at,
-        holder=last.holder,
-        partitions=readings,
-        topic_ids=last.topic_ids,
-        protocol=last.protocol,
-    )
+    return progress(main.state.checkpoint, begin.ts, readings)
 
 
 def _is_unversioned(main: State, position: FeedPosition) -> bool:
@@ -294,10 +271,9 @@ class Resumption:
     _rests_until: float = field(default=0.0, init=False)
 
     def advance(self, *, is_busy: bool) -> bool:
-        """Do a piece of the job under way, or begin one; in favour of a busy changefeed only as its share allows.
+        """Do a piece of the job under way, or begin one; returns whether there is more to do.
 
-        Returns:
-            Whether there is more to do.
+        Where the changefeed is busy, only as its share allows.
 
         Raises:
             TransientError: Something outside does not answer.
@@ -331,14 +307,9 @@ class Resumption:
         exports = [(name, known.position) for name, known in states.items() if known.needs_export]
         # A table that was renamed while it was parked still needs what was loaded under its former name.
         needed = {each for name, place in exports for each in (name, name if place is None else place.name)}
-        self._forget_copies(targets.confirm, LoadTables(targets.catalog, targets.feed.name).others(needed))
+        with forgetting(targets, loads.others(targets, needed)):
+            targets.confirm()
         self._is_tidy = True
-
-    def _forget_copies(self, end: Callable[[], None], more: Sequence[tuple[str, ...]] = ()) -> None:
-        copies = Copies(self.main.targets, "")
-        there = [*copies.there(), *more]
-        end()
-        copies.discard(there)
 
     def _is_due(self) -> bool:
         return bool(due(self.main.state)) or self.main.state.checkpoint.resuming is not None
@@ -379,36 +350,27 @@ class Resumption:
         return self._replay
 
     def _new(self) -> Resuming | None:
-        places = due(self.main.state)
+        state, targets, places = self.main.state, self.main.targets, due(self.main.state)
         if not places:
             self._end()
             return None
-        number = uuid.uuid4().hex[:8]
-        copies = Copies(self.main.targets, number)
-        there = copies.there()
         try:
-            resuming = Resuming(number, first(self.main, places))
+            resuming = Resuming(uuid.uuid4().hex[:8], first(self.main, places))
         except TerminalError as error:
-            self._refuse(places, error)
+            # The one that is furthest back stays parked: the range of the others may be there.
+            parking.give_up(state, min(places, key=lambda name: places[name].ts), error, is_lost=True)
+            completeness.write(state, targets, None)
             return None
-        self._keep(resuming)
-        logger().info("tables resume", tables=len(places), since=resuming.progress.resolved_ts, job=number)
-        copies.discard(there)
+        with forgetting(targets):
+            completeness.write(state, targets, resuming)
+            since = resuming.progress.resolved_ts
+            logger().info("tables resume", tables=len(places), since=since, job=resuming.job)
         failpoints.reach("resume-begun")
         return resuming
-
-    def _refuse(self, places: dict[TableName, FeedPosition], error: TerminalError) -> None:
-        """Leave the table parked that is furthest back: the range of the others may be there."""
-        name = min(places, key=lambda name: places[name].ts)
-        parking.give_up(self.main.state, name, error, is_lost=True)
-        self._keep(None)
 
     def _end(self) -> None:
         """Forget the job; tables that it did not finish are as they were."""
         self._replay = None
         if self.main.state.checkpoint.resuming is not None:
-            self._forget_copies(lambda: self._keep(None))
-
-    def _keep(self, resuming: Resuming | None) -> None:
-        state = self.main.state
-        state.keep(completeness.kept(state, self.main.targets), resuming)
+            with forgetting(self.main.targets):
+                completeness.write(self.main.state, self.main.targets, None)

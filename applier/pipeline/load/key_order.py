@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from itertools import pairwise
 from typing import Any, NamedTuple
 
@@ -44,18 +44,11 @@ def are_apart(ranges: Iterable[KeyRange]) -> bool:
 def _is_rising(keys: pa.Table) -> bool:
     if keys.num_rows < 2:
         return True
-    rising, same = _none(keys.num_rows - 1), None
+    pairs = keys.num_rows - 1
+    rising: Any = pa.repeat(pa.scalar(False), pairs)
+    same: Any = pa.repeat(pa.scalar(True), pairs)
     for column in keys.combine_chunks().columns:
-        left, right = _apart(column)
-        less, equal = pc.less(left, right), pc.equal(left, right)
-        rising = pc.or_(rising, less if same is None else pc.and_(same, less))
-        same = equal if same is None else pc.and_(same, equal)
+        left, right = column.slice(0, pairs), column.slice(1)
+        rising = pc.or_(rising, pc.and_(same, pc.less(left, right)))
+        same = pc.and_(same, pc.equal(left, right))
     return bool(pc.all(rising).as_py())
-
-
-def _apart(column: pa.ChunkedArray[Any]) -> Sequence[Any]:
-    return column.slice(0, len(column) - 1), column.slice(1)
-
-
-def _none(rows: int) -> Any:
-    return pa.repeat(pa.scalar(False), rows)

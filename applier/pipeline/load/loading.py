@@ -122,7 +122,9 @@ class Loader:
         writer, load = self._begun(version)
         self.told(version.name, 0, sum(file.size for file in files[: load.files]))
         # The keys in files that another attempt has loaded are not known.
-        ranges, is_known, size = list[KeyRange](), load.files == 0, self._group_bytes()
+        ranges, is_known = list[KeyRange](), load.files == 0
+        cores = int(self.targets.catalog.java.session.sparkContext.defaultParallelism)
+        size = max(GROUP_BYTES, PART_BYTES * cores)
         while load.files < load.of:
             if self.stop.is_set():
                 raise LoadStopped("The load was stopped.", "Give the command again, which goes on.")
@@ -142,24 +144,22 @@ class Loader:
             what = f"Table {version.name} has no key: offset order does not show which of its rows the feed repeats."
             raise ValueRefused(what, "Let TiCDC send watermarks, or leave the table out in tables.include.")
 
-    def _group_bytes(self) -> int:
-        cores = int(self.targets.catalog.java.session.sparkContext.defaultParallelism)
-        return max(GROUP_BYTES, PART_BYTES * cores)
-
     def _refuse_generated(self, version: TableVersion, files: Sequence[File]) -> None:
         """Refuse a table with a column that no file holds and nothing else gives exactly."""
-        reader = PartReader(self.export.address, self.form, version, self.copies.targets.maker.rules)
+        reader, generated = self._reader(version)
         try:
             for name in missing(version, reader.columns(files[0])) if files else ():
-                self._generated(version).expression(name)
+                generated.expression(name)
         except Inexact as error:
             what = f"The export lacks a stored generated column of table {version.name}, and {error}."
             command = export_of_missing(version.name, self.export.tso)
             hint = f"Remove its files, export it into the same folder with `{command}`, and load it."
             raise ValueRefused(what, hint) from None
 
-    def _generated(self, version: TableVersion) -> Generated:
-        return Generated(version, self.copies.targets.maker.rules, self.export.texts.get(version.name, ""))
+    def _reader(self, version: TableVersion) -> tuple[PartReader, Generated]:
+        rules = self.copies.targets.maker.rules
+        text = self.export.texts.get(version.name, "")
+        return PartReader(self.export.address, self.form, version, rules), Generated(version, rules, text)
 
     def version(self, name: TableName) -> TableVersion:
         """A table as the export declares it; its number is the TSO, as no message has it."""
@@ -193,9 +193,7 @@ class Loader:
         return entries
 
     def _staged(self, writer: TableWriter, version: TableVersion, group: Sequence[File]) -> Staged:
-        session, rules = self.targets.catalog.java.session, self.copies.targets.maker.rules
-        reader = PartReader(self.export.address, self.form, version, rules)
-        staged = stage_files(session, writer.table, reader, self._generated(version), group)
+        staged = stage_files(self.targets.catalog.java.session, writer.table, *self._reader(version), group)
         failpoints.reach("load-staged")
         return staged
 
@@ -227,11 +225,7 @@ def _met(name: TableName) -> CheckpointConflict:
 
 
 def refuse_names(version: TableVersion) -> None:
-    """Refuse a table whose columns have names that keep Spark from looking for keys in it.
-
-    Raises:
-        ValueRefused: It has one.
-    """
+    """Refuse, by ValueRefused, a table whose columns have names that keep Spark from looking for keys in it."""
     for name in version.key:
         if fold(name) in METADATA_COLUMNS:
             what = f"Table {version.name} cannot be loaded: {name} is a name of Iceberg's own columns to Spark."

@@ -18,14 +18,13 @@ from applier.pipeline.scan.statements import Ddl
 from applier.pipeline.schema_changes.apply_to_rows import RowDdlApplier, Rows
 from applier.pipeline.schema_changes.columns import ColumnDdl
 from applier.pipeline.schema_changes.decision import (
-    UNREAD,
     DdlRules,
     Past,
     Refusal,
     Verdict,
     at_its_place,
     decided,
-    unread_of,
+    unread,
 )
 from applier.pipeline.schema_changes.track import move_past
 from applier.pipeline.schema_changes.whole_tables import NewTables, TableDdl
@@ -79,11 +78,7 @@ class DdlApplier:
         self._rows = RowDdlApplier(self.targets, self.state)
 
     def follow(self, version: TableVersion) -> None:
-        """Bring a table to the columns that its rows have, in a feed whose DDL do not come.
-
-        Raises:
-            SchemaChangeRefused: The difference is one that could also be a rename, or cannot be applied exactly.
-        """
+        """See `ColumnDdl.follow`."""
         self._columns.follow(version)
 
     def apply(self, ddl: Ddl) -> None:
@@ -141,7 +136,7 @@ class DdlApplier:
         """
         change = ddl.barrier.change
         moved = [to for done in ddl.effects for _, to in done.moved]
-        if self.state.ddl.is_begun(ddl.barrier.change.id) or any(self._tables.is_renamed(change, to) for to in moved):
+        if self.state.ddl.is_begun(change.id) or any(self._tables.is_renamed(change, to) for to in moved):
             return True
         writers = [self.targets.writer(name) for name in ddl.names] if self.leaves_rows(ddl) else []
         return any(writer is not None and is_in(writer.known, change) for writer in writers)
@@ -180,15 +175,8 @@ class DdlApplier:
             # A statement that names no table may concern any of them.
             completeness.doubt(self.state, ddl.names or self.state.tables, _skipped(change))
         ignored_for = verdict.ignored_for
-        record = SchemaDecision(
-            change.commit_ts,
-            unread_of(ddl),
-            change.sql,
-            ddl.kind or UNREAD,
-            verdict.decision,
-            placed.what if placed else ignored_for.words if ignored_for else "",
-            ignored_for=ignored_for,
-        )
+        why = placed.what if placed else ignored_for.words if ignored_for else ""
+        record = replace(unread(ddl, verdict.decision), reason=why, ignored_for=ignored_for)
         if not self.state.ddl.is_done(record) and ddl.barrier.change.id not in self.state.ddl.refused:
             self.state.record([record])
         if placed:
@@ -286,10 +274,8 @@ def _located(targets: TargetTables, decision: SchemaDecision, group: Sequence[Ac
 
 
 def _log(made: SchemaDecision) -> None:
-    table = str(made.table) if made.table.table else made.table.database or None
-    logger().info(
-        "ddl", table=table, decision=made.decision, kind=made.kind, commit_ts=made.commit_ts, sql=shown(made.sql)
-    )
+    table, said = str(made.table) if made.table.table else made.table.database or None, shown(made.sql)
+    logger().info("ddl", table=table, decision=made.decision, kind=made.kind, commit_ts=made.commit_ts, sql=said)
 
 
 def _skipped(change: SchemaChange) -> Reason:

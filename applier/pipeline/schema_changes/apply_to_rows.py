@@ -48,11 +48,7 @@ class RowDdlApplier:
     state: State
 
     def apply(self, change: SchemaChange, action: Rows) -> Decision:
-        """Apply one action.
-
-        Raises:
-            SchemaChangeRefused: Which rows it changes cannot be determined exactly.
-        """
+        """Apply one action; SchemaChangeRefused where it cannot be determined exactly which rows it changes."""
         if not self.targets.feed.order.parts_at_ddl:
             # In a longer window, rows that come late would pass for rows that the tables have.
             moved_names.begin(self.state)
@@ -88,7 +84,7 @@ class RowDdlApplier:
         The partitioned table is first. After a crash between the two, the other table gets its rows from the snapshot
         on which the first commit was made.
         """
-        table, other = self._both(change, action)
+        table, other = self._exchanging(change, action.table), self._exchanging(change, action.other)
         chosen = self._chosen(change, action.table, [action.partition])
         if not is_in(table.known, change):
             self._refuse_absent(chosen, action.table, table)
@@ -104,16 +100,12 @@ class RowDdlApplier:
             other.reload()
             self.targets.committed(other, snapshot_id)
 
-    def _both(self, change: SchemaChange, action: ExchangePartition) -> tuple[TableWriter, TableWriter]:
-        admits = self.targets.include.admits
-        writers = []
-        for name in (action.table, action.other):
-            writer = self.targets.writer(name) if admits(name) else None
-            if writer is None:
-                what = f"The rows of table {name}, which are exchanged, are not here: {shown(change.sql)}."
-                raise SchemaChangeRefused(what, RELOAD)
-            writers.append(writer)
-        return writers[0], writers[1]
+    def _exchanging(self, change: SchemaChange, name: TableName) -> TableWriter:
+        writer = self.targets.writer(name) if self.targets.include.admits(name) else None
+        if writer is None:
+            what = f"The rows of table {name}, which are exchanged, are not here: {shown(change.sql)}."
+            raise SchemaChangeRefused(what, RELOAD)
+        return writer
 
     def _chosen(self, change: SchemaChange, table: TableName, names: Sequence[str]) -> PartitionRows:
         version = self.state.tables.get(table)
@@ -222,12 +214,8 @@ def dropped(commit_ts: int, version: TableVersion | None) -> dict[str, str]:
 
 def truncated(change: SchemaChange, version: TableVersion | None, known: Completeness | None) -> dict[str, str]:
     """Entries of the stamp of a TRUNCATE: what FLASHBACK TABLE brings back."""
-    number = str(version.version) if version else ""
-    return {
-        TRUNCATED_AT: str(change.commit_ts),
-        TRUNCATED_VERSION: number,
-        TRUNCATED_STATE: known.state if known else "",
-    }
+    number, state = str(version.version) if version else "", known.state if known else ""
+    return {TRUNCATED_AT: str(change.commit_ts), TRUNCATED_VERSION: number, TRUNCATED_STATE: state}
 
 
 def _numbered(versions: Iterable[TableVersion], name: TableName, number: str | None) -> TableVersion | None:

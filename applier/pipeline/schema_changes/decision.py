@@ -76,14 +76,7 @@ class DdlRules:
     def decide(
         self, change: SchemaChange, group: Sequence[Action], parked: frozenset[TableName], progress: DdlProgress
     ) -> Verdict:
-        """Decide on actions that are applied together.
-
-        Args:
-            change: The DDL.
-            group: The actions.
-            parked: Tables that take no DDL.
-            progress: DDL that users skip, or that this step could not apply.
-        """
+        """Decide on actions that are applied together; `parked` tables take no DDL."""
         names, done = {name for action in group for name in touches(action)}, effect(group[0])
         if change.id in progress.refused and not names.isdisjoint(parked):
             return Verdict("ignored", IgnoredFor.PARKED, is_given_up=True)
@@ -95,7 +88,9 @@ class DdlRules:
         # The name of a parked table is free again after CREATE and DROP TABLE.
         if not (done.created or done.removed) and changed and changed <= parked:
             return Verdict("ignored", IgnoredFor.PARKED)
-        if parked.isdisjoint(done.removed) and not self._are_meant(group, names):
+        databases = () if names else [getattr(action, "database", "") for action in group]
+        is_meant = any(map(self.include.admits, names)) or any(map(self.include.admits_database, databases))
+        if parked.isdisjoint(done.removed) and not is_meant:
             return Verdict("ignored", IgnoredFor.LEFT_OUT)
         return self._by_policy(change, group, progress)
 
@@ -108,18 +103,12 @@ class DdlRules:
             return Verdict("without a table")
         if ddl.names and all(name in parked or not admits(name) for name in ddl.names):
             return Verdict("ignored", IgnoredFor.PARKED)
-        part = SchemaDecision(change.commit_ts, unread_of(ddl), change.sql, ddl.kind or UNREAD, "refused")
-        before = self._before(part, progress)
+        before = self._before(unread(ddl, "refused"), progress)
         if self.policies.get(ddl.kind) == "ignore" or before == "ignored":
             return Verdict("ignored", IgnoredFor.CONFIGURED)
         if (change.commit_ts, change.sql) in progress.to_skip:
             return Verdict("skipped")
         return Verdict("refused", refusal=ddl.refused)
-
-    def _are_meant(self, group: Sequence[Action], names: set[TableName]) -> bool:
-        if names:
-            return any(self.include.admits(name) for name in names)
-        return any(self.include.admits_database(getattr(action, "database", "")) for action in group)
 
     def _by_policy(self, change: SchemaChange, group: Sequence[Action], progress: DdlProgress) -> Verdict:
         kinds = list(dict.fromkeys(kind(action) for action in group))
@@ -140,9 +129,11 @@ class DdlRules:
         return self.past.get(_key(part)) or progress.decided(part)
 
 
-def unread_of(ddl: Ddl) -> TableName:
-    """The table that the audit names for a statement that is not understood."""
-    return ddl.names[0] if ddl.names else TableName(ddl.barrier.change.database, "")
+def unread(ddl: Ddl, decision: Decision) -> SchemaDecision:
+    """The row of the audit for a statement that is not understood."""
+    change = ddl.barrier.change
+    table = ddl.names[0] if ddl.names else TableName(change.database, "")
+    return SchemaDecision(change.commit_ts, table, change.sql, ddl.kind or UNREAD, decision)
 
 
 def decided(
@@ -164,13 +155,11 @@ def at_its_place(refusal: Refusal, change: SchemaChange, config: str, *, may_pas
     """The refusal with the statement and its commit ts, and where it `may_pass` with the command for that."""
     text = shown(change.sql)
     which = f"commit ts {change.commit_ts}" if text in refusal.what else f"commit ts {change.commit_ts}: {text}"
+    hint = refusal.hint
     # Without the statement a table that does not fit would be no other one.
-    if isinstance(refusal, TableMismatch) or not may_pass:
-        return _of(type(refusal)(f"{refusal.what} ({which})", refusal.hint), change)
-    skip = f"Or pass this statement without its effect: applier ddl skip {change.commit_ts} -c {config} --why TEXT."
-    return _of(type(refusal)(f"{refusal.what} ({which})", f"{refusal.hint.rstrip()} {skip}".strip()), change)
-
-
-def _of(refusal: Refusal, change: SchemaChange) -> Refusal:
-    refusal.ddl = change.commit_ts
-    return refusal
+    if may_pass and not isinstance(refusal, TableMismatch):
+        skip = f"Or pass this statement without its effect: applier ddl skip {change.commit_ts} -c {config} --why TEXT."
+        hint = f"{hint.rstrip()} {skip}".strip()
+    placed = type(refusal)(f"{refusal.what} ({which})", hint)
+    placed.ddl = change.commit_ts
+    return placed

@@ -32,10 +32,8 @@ def begin(state: State) -> None:
 
 
 def refuse_unfinished(state: State) -> None:
-    """Refuse to change what a table is while only the repetition of a failed step shows whose its name is.
-
-    Raises:
-        ConfigError: Such a step is not repeated yet.
+    """Refuse, by ConfigError, to change what a table is while only the repetition of a failed step shows whose its
+    name is.
     """
     if state.checkpoint.moving is not None:
         what = f"{_unfinished(state)}."
@@ -53,10 +51,8 @@ def refuse_left_out(state: State, include: TableFilter) -> None:
         known = state.completeness.get(name)
         if known is not None and not known.is_parked and not include.admits(name):
             what = f"{_unfinished(state)}, and now tables.include leaves out {name}."
-            way_out = (
-                f"Admit it, let `applier run -c {state.config_path} --once` finish the step, and leave it out then."
-            )
-            raise ConfigError([f"{what} {way_out}"])
+            finish = f"let `applier run -c {state.config_path} --once` finish the step"
+            raise ConfigError([f"{what} Admit it, {finish}, and leave it out then."])
 
 
 def _unfinished(state: State) -> str:

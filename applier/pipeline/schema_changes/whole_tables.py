@@ -35,11 +35,7 @@ class TableDdl:
     state: State
 
     def apply(self, change: SchemaChange, action: actions.Action) -> None:
-        """Apply an action on whole tables; others, such as those on views, change nothing.
-
-        Raises:
-            SchemaChangeRefused: It cannot be applied exactly.
-        """
+        """Apply an action on whole tables, or raise SchemaChangeRefused; others, such as on views, change nothing."""
         match action:
             case actions.CreateTable() as create:
                 self._create(change, create)

@@ -73,6 +73,13 @@ class Changefeed:
         filtered = {FILTERED: "true"} if self.filtered else {}
         return Stamp(self.name, self.epoch, self.order.as_of(upto) or 0, {**adopted, **filtered, **(extra or {})})
 
+    def add(self, writer: TableWriter, entries: Mapping[str, str]) -> int | None:
+        """Add entries to the stamp that a table has; its head then, None for a table without a stamp."""
+        known = writer.known
+        if known is None:
+            return None
+        return writer.stamp(self.stamp(known.resolved_ts, {**known.extra, **entries})).snapshot_id
+
 
 @dataclass(slots=True)
 class Recorder:

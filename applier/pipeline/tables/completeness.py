@@ -8,6 +8,7 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from applier import wording
+from applier.changefeed.checkpoint import RequestOutcome, Resuming
 from applier.changefeed.completeness import LIVE, Completeness, Reason, Why, incomplete
 from applier.changefeed.position import FeedPosition
 from applier.changefeed.table import TableName
@@ -119,7 +120,7 @@ class Begun(NamedTuple):
 def end_letters(state: State, targets: TargetTables) -> None:
     """Once no dead letter is left, tables that lacked only rows of dead letters are whole again."""
     if _end_letters(state, targets):
-        state.keep(kept(state, targets), state.checkpoint.resuming)
+        write(state, targets, state.checkpoint.resuming)
 
 
 def _end_letters(state: State, targets: TargetTables) -> bool:
@@ -222,9 +223,9 @@ def _take_columns(state: State, targets: TargetTables, name: TableName, writer: 
     """Let a table that a user brought to its upstream have the columns that it has now: else it counts as damaged."""
     version, known = state.tables.get(name), writer.known
     if version is not None and known is not None:
-        entries = {**known.extra, **vouched_columns(writer.table, {column.name for column in version.columns})}
-        if entries != known.extra:
-            writer.stamp(targets.feed.stamp(known.resolved_ts, entries, writer))
+        entries = vouched_columns(writer.table, {column.name for column in version.columns})
+        if not entries.items() <= known.extra.items():
+            targets.feed.add(writer, entries)
             targets.forget(name)
 
 
@@ -234,11 +235,6 @@ def _show(state: State, targets: TargetTables, name: TableName, known: Completen
     writer = targets.writer(name)
     if writer is not None:
         targets.committed(writer, writer.head)
-
-
-def warn(state: State) -> None:
-    """Log the tables that are not live."""
-    _warn(state, sorted(name for name, found in state.completeness.items() if not found.is_live))
 
 
 def meet(names: Iterable[TableName], ddl: Sequence[Ddl], state: State, targets: TargetTables, config: Config) -> None:
@@ -254,7 +250,7 @@ def meet(names: Iterable[TableName], ddl: Sequence[Ddl], state: State, targets: 
     if lacking and config.tables.incomplete == "refuse":
         raise _refusal(lacking)
     state.completeness |= found
-    _warn(state, lacking)
+    warn(state, lacking)
 
 
 def _met(name: TableName, state: State, targets: TargetTables, config: Config) -> Completeness:
@@ -278,13 +274,12 @@ def meet_absent(action: actions.Action, state: State, admits: Callable[[TableNam
     for name in (moved.get(name, name) for name in actions.touches(action)[:1] if name not in gone):
         if admits(name) and name not in state.completeness:
             state.completeness[name] = incomplete(Why.NO_CREATE)
-            _warn(state, [name])
+            warn(state, [name])
 
 
 def is_unmet(name: TableName, state: State) -> bool:
     """Whether DDL alone concerned a table so far whose CREATE TABLE the feed does not hold: no row of it has come."""
-    known = state.completeness.get(name)
-    return known is not None and known.why is Why.UNMET
+    return (known := state.completeness.get(name)) is not None and known.why is Why.UNMET
 
 
 def follow(action: actions.Action, state: State, targets: TargetTables, *, ignored: bool) -> None:
@@ -341,7 +336,7 @@ def doubt(state: State, names: Iterable[TableName], reason: Reason) -> None:
     whole = [name for name in dict.fromkeys(names) if name in state.completeness and state.completeness[name].is_live]
     for name in whole:
         state.completeness[name] = replace(state.completeness[name], reason=reason)
-    _warn(state, whole)
+    warn(state, whole)
 
 
 def doubt_late(state: State, late: Mapping[TableName, Iterable[int]]) -> None:
@@ -370,14 +365,24 @@ def loaded_at(state: State, name: TableName) -> int:
     """TSO of the export that a table has, or gets as it is brought back; 0 for none."""
     known = state.completeness.get(name)
     position = None if known is None else known.position
-    coming = position.version if position is not None and position.is_loaded else None
-    return max(state.loaded.get(name, 0), coming or 0)
+    coming = (position.version or 0) if position is not None and position.is_loaded else 0
+    return max(state.loaded.get(name, 0), coming)
 
 
 def keep(state: State, targets: TargetTables) -> None:
     """Let the checkpoint say what a start has found out about the tables."""
     if state.tracked() != state.checkpoint.tables:
-        state.keep(kept(state, targets), state.checkpoint.resuming)
+        write(state, targets, state.checkpoint.resuming)
+
+
+def write(
+    state: State,
+    targets: TargetTables,
+    resuming: Resuming | None,
+    handled: Mapping[str, RequestOutcome] | None = None,
+) -> None:
+    """Write a checkpoint between two steps, with the job under way and outcomes of requests; see `kept`."""
+    state.keep(kept(state, targets), resuming, handled)
 
 
 def kept(state: State, targets: TargetTables) -> Mapping[tuple[str, ...], int]:
@@ -417,8 +422,10 @@ def _refusal(names: Sequence[TableName]) -> TableIncomplete:
     return TableIncomplete(what, hint)
 
 
-def _warn(state: State, names: Iterable[TableName]) -> None:
-    """Log tables that are not whole: one line for all tables in the same state."""
+def warn(state: State, names: Iterable[TableName] | None = None) -> None:
+    """Log tables that are not whole, all that are not live unless some are named: a line for all in the same state."""
+    if names is None:
+        names = sorted(name for name, found in state.completeness.items() if not found.is_live)
     for tables, known in wording.alike((name, state.completeness[name]) for name in names):
         because, way_out = wording.clause(known.reason), wording.way_out(tables, known, state.config_path)
         shown = ",".join(map(str, tables))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 
 import msgspec
 
@@ -11,7 +10,7 @@ from applier.changefeed.message import Count
 from applier.changefeed.route import Route
 from applier.changefeed.table import Partitioning, TableName, TableVersion
 from applier.config import own_namespaces
-from applier.sink.iceberg.catalog import Catalog
+from applier.pipeline.tables.target_tables import TargetTables
 from applier.sink.iceberg.table import Table
 
 LOADED = "applier.loaded"
@@ -69,14 +68,9 @@ class LoadRecord(msgspec.Struct, frozen=True, omit_defaults=True):
         return msgspec.json.decode(text, type=LoadRecord, dec_hook=lambda kind, parts: kind(*parts))
 
 
-def namespace(changefeed: str) -> str:
-    """Where the tables are that a changefeed loads."""
-    return own_namespaces.loads(changefeed)
-
-
 def route(changefeed: str) -> str:
     """The route of these tables, as `tables.route`."""
-    return f"{namespace(changefeed)}.{{both}}"
+    return f"{own_namespaces.loads(changefeed)}.{{both}}"
 
 
 def place_of(changefeed: str, name: TableName) -> tuple[str, ...]:
@@ -84,27 +78,21 @@ def place_of(changefeed: str, name: TableName) -> tuple[str, ...]:
     return Route(route(changefeed)).identifier(TableName(*name.folded))
 
 
-@dataclass(frozen=True, slots=True)
-class LoadTables:
-    """The tables that a changefeed loads."""
+def find(targets: TargetTables, name: TableName) -> tuple[LoadRecord, Table] | None:
+    """The table that an upstream table is loaded into; None without one."""
+    table = targets.catalog.load(place_of(targets.feed.name, name))
+    load = None if table is None else LoadRecord.told_by(table.properties)
+    return None if table is None or load is None else (load, table)
 
-    catalog: Catalog
-    changefeed: str
 
-    def find(self, name: TableName) -> tuple[LoadRecord, Table] | None:
-        """The table that an upstream table is loaded into; None without one."""
-        table = self.catalog.load(place_of(self.changefeed, name))
-        load = None if table is None else LoadRecord.told_by(table.properties)
-        return None if table is None or load is None else (load, table)
+def discard(targets: TargetTables, name: TableName, tso: int) -> None:
+    """Forget the table of an export, which readers have now; its files stay. One of a later load stays."""
+    found = find(targets, name)
+    if found is not None and found[0].tso == tso:
+        targets.catalog.drop(place_of(targets.feed.name, name))
 
-    def discard(self, name: TableName, tso: int) -> None:
-        """Forget the table of an export, which readers have now; its files stay. One of a later load stays."""
-        found = self.find(name)
-        if found is None or found[0].tso != tso:
-            return
-        self.catalog.drop(place_of(self.changefeed, name))
 
-    def others(self, names: Iterable[TableName]) -> Sequence[tuple[str, ...]]:
-        """The tables that exports were loaded into, save those of some upstream tables."""
-        kept = {place_of(self.changefeed, name) for name in names}
-        return [place for place in self.catalog.list((namespace(self.changefeed),)) if place not in kept]
+def others(targets: TargetTables, names: Iterable[TableName]) -> Sequence[tuple[str, ...]]:
+    """The tables that exports were loaded into, save those of some upstream tables."""
+    kept = {place_of(targets.feed.name, name) for name in names}
+    return [place for place in targets.catalog.list((own_namespaces.loads(targets.feed.name),)) if place not in kept]

@@ -66,12 +66,7 @@ def behind(ddl: Sequence[Ddl], state: State, targets: TargetTables) -> dict[Tabl
     """Tables that do not have what the audit says, where all checkpoints are lost: they are gone, or restored.
 
     Their rows of before such a DDL would be passed over, as the audit takes them for applied. In offset order no stamp
-    shows that.
-
-    Args:
-        ddl: The DDL of the window that reads the feed again, in order.
-        state: What the audit shows of them.
-        targets: The tables.
+    shows that. The DDL are those of the window that reads the feed again, in order.
     """
     newest: dict[TableName, int] = {}
     for item in ddl if state.checkpoint.is_lost and targets.feed.order.has_watermark else ():

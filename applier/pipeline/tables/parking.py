@@ -93,12 +93,11 @@ def _set_back_from(targets: TargetTables, name: TableName) -> int | None:
     A parked table is listed with no snapshot: at the next start it would count as repaired.
     """
     listed, identifier = targets.listed, targets.identifier(name)
-    head = listed.head(identifier)
-    with suppress(TableMismatch):
-        writer = None if head is None else targets.writer(name)
-        if writer is None or head is None or listed.identity(identifier) not in ("", writer.table.identity):
-            return None
-        return head if set_back(writer.table, head) else None
+    if (head := listed.head(identifier)) is not None:
+        with suppress(TableMismatch):
+            writer = targets.writer(name)
+            if writer is not None and listed.identity(identifier) in ("", writer.table.identity):
+                return head if set_back(writer.table, head) else None
     return None
 
 
@@ -113,10 +112,9 @@ def report(state: State, name: TableName, hint: str = "") -> None:
 def give_up(state: State, name: TableName, error: TerminalError, *, is_lost: bool = False) -> None:
     """Leave a table parked that cannot be brought back; if it is lost, the feed will never hold what it misses."""
     known = state.completeness[name]
-    position = None if is_lost else known.position
     # A person who had it brought back no longer has it parked on purpose.
-    why = Why.ROW if known.why is Why.BY_HAND else known.why
-    reason = Reason(why, error.clause)
+    reason = Reason(Why.ROW if known.why is Why.BY_HAND else known.why, error.clause)
+    position = None if is_lost else known.position
     state.completeness[name] = replace(known, is_due=False, reason=reason, position=position)
     report(state, name, error.hint)
 

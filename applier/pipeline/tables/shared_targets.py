@@ -25,25 +25,27 @@ def refuse_shared(config: Config, scan: WindowScan, known: Tables, described: It
     Raises:
         TableMismatch: Two upstream tables have one Iceberg table, or one lies among the control tables.
     """
-    targets = _Targets.of(config)
     made = {name for ddl in scan.ddl for name in ddl.brought}
     met = {name for name, _ in scan.results.parts} | {version.name for version in described}
-    for name in sorted({*known, *(met - made)}):
-        targets.claim(name)
+    targets = refuse_shared_names(config, {*known, *(met - made)})
     for ddl in scan.ddl:
         for action in ddl.actions:
             targets.follow(action)
 
 
-def refuse_shared_names(config: Config, names: Iterable[TableName]) -> None:
-    """The same for tables that are there together.
+def refuse_shared_names(config: Config, names: Iterable[TableName]) -> _Targets:
+    """The same for tables that are there together, which have these Iceberg tables.
 
     Raises:
         TableMismatch: As `refuse_shared`.
     """
-    targets = _Targets.of(config)
-    for name in sorted(set(names)):
-        targets.claim(name)
+    name, route = config.changefeed.name, config.tables.route
+    # A job writes its copies there.
+    own = [each for each in own_namespaces.own(name) if not route.startswith(f"{each}.{{both}}")]
+    targets = _Targets(config.route, config.filter, frozenset(_folded((each,)) for each in own))
+    for table in sorted(set(names)):
+        targets.claim(table)
+    return targets
 
 
 @dataclass(slots=True)
@@ -57,14 +59,6 @@ class _Targets:
     include: TableFilter
     own: frozenset[tuple[str, ...]]
     _owners: dict[tuple[str, ...], TableName] = field(default_factory=dict)
-
-    @staticmethod
-    def of(config: Config) -> _Targets:
-        name, route = config.changefeed.name, config.tables.route
-        # A job writes its copies there.
-        own = [each for each in own_namespaces.own(name) if not route.startswith(f"{each}.{{both}}")]
-        folded = frozenset(_folded((each,)) for each in own)
-        return _Targets(config.route, config.filter, folded)
 
     def claim(self, name: TableName, *, is_new: bool = False) -> None:
         identifier = self.route.identifier(name)

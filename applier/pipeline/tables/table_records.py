@@ -60,8 +60,14 @@ def _merged(
         # It was parked again, or brought back, after the checkpoint was written; a job under way finds that out itself.
         is_newer = own.since > known.since if own.is_parked else (targets.applied_ts(name) or 0) > known.since > 0
         return replace(own, origin=known.origin) if is_newer and state.checkpoint.resuming is None else known
-    is_worse = own.is_parked or (known.is_live and not own.is_live)
-    return replace(own, origin=known.origin) if is_worse else known
+    return _worse(known, own)
+
+
+def _worse(known: Completeness | None, own: Completeness) -> Completeness:
+    """What a table is of which something better may be known than it says; it does not say where a job began."""
+    if known is None:
+        return own
+    return replace(own, origin=known.origin) if own.is_parked or (known.is_live and not own.is_live) else known
 
 
 def hold(
@@ -93,16 +99,7 @@ def hold(
         elif not own.is_parked and is_left_out:
             # A step that died made it, and since then its rows are left out.
             own = Completeness(Reason(Why.LEFT_OUT), targets.applied_ts(name) or 0)
-        _take_worse(state, name, own)
-
-
-def _take_worse(state: State, name: TableName, own: Completeness) -> None:
-    known = state.completeness.get(name)
-    if known is None:
-        state.completeness[name] = own
-    elif own.is_parked or (known.is_live and not own.is_live):
-        # A table does not say where a job began with it.
-        state.completeness[name] = replace(own, origin=known.origin)
+        state.completeness[name] = _worse(state.completeness.get(name), own)
 
 
 def settle(state: State, targets: TargetTables, *, is_read: bool) -> None:
@@ -116,8 +113,8 @@ def settle(state: State, targets: TargetTables, *, is_read: bool) -> None:
         said, now = state.unsaid.pop(name), told(targets, name)
         if now is None or (name not in state.tables and not _track(state, name)):
             continue
-        judged = said.judged if now == said.record else None
-        _take_worse(state, name, judged or now.known)
+        own = (said.judged if now == said.record else None) or now.known
+        state.completeness[name] = _worse(state.completeness.get(name), own)
 
 
 def _track(state: State, name: TableName) -> bool:
@@ -158,11 +155,8 @@ def keep(state: State, targets: TargetTables) -> None:
 
 
 def _say(targets: TargetTables, name: TableName, known: Completeness) -> None:
-    writer = targets.writer(name)
-    if writer is not None and writer.known is not None:
-        entries = {**writer.known.extra, **targets.records.entries(name, writer, known)}
-        stamp = targets.feed.stamp(writer.known.resolved_ts, entries, writer)
-        targets.committed(writer, writer.stamp(stamp).snapshot_id)
+    if (writer := targets.writer(name)) is not None:
+        targets.committed(writer, targets.feed.add(writer, targets.records.entries(name, writer, known)))
 
 
 def _is_to_wait(state: State, name: TableName, known: Completeness) -> bool:

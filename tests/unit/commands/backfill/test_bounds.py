@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
@@ -20,9 +22,8 @@ NOON = from_unix_ms(1_769_860_800_000)
 
 def resolved(begin: str, end: str, bounds: Mapping[TopicPartition, OffsetRange] = BOUNDS) -> Range:
     """The range of two texts; partition 0 has the time at offset 30, partition 1 at 40."""
-    return resolve(
-        parse(begin, "--from", "beginning"), parse(end, "--to", "end"), bounds, lambda _: {A: 30, B: 40, OTHER: 7}
-    )
+    source: Any = SimpleNamespace(offsets_at=lambda _: {A: 30, B: 40, OTHER: 7})
+    return resolve(parse(begin, "--from", "beginning"), parse(end, "--to", "end"), source, bounds)
 
 
 @pytest.mark.parametrize(
@@ -70,7 +71,8 @@ def test_a_time_begins_where_its_rows_can_be_and_ends_by_commit_ts() -> None:
         asked.append(milliseconds)
         return {A: 30, B: 40}
 
-    found = resolve(Bound("a", resolved_ts=NOON), Bound("b", resolved_ts=NOON + 5), BOUNDS, at)
+    source: Any = SimpleNamespace(offsets_at=at)
+    found = resolve(Bound("a", resolved_ts=NOON), Bound("b", resolved_ts=NOON + 5), source, BOUNDS)
 
     assert asked == [1_769_860_800_000 - CLOCK_SKEW_MS]
     assert found == Range({A: OffsetRange(30, 100), B: OffsetRange(40, 80)}, NOON, NOON + 5, "a to b")
@@ -83,10 +85,11 @@ def test_the_edges_are_all_that_the_source_has() -> None:
 
 def test_a_time_of_which_the_source_may_have_lost_rows_is_refused() -> None:
     """Partition 1 begins at offset 20, and the time's first record is that very one."""
+    source: Any = SimpleNamespace(offsets_at=lambda _: {A: 0, B: 20})
     with pytest.raises(
         SourceLost, match="begins at offset 20 of shop/1, and what was sent at .* may lie before it.*--archive"
     ):
-        resolve(Bound("a", resolved_ts=NOON), Bound("end"), BOUNDS, lambda _: {A: 0, B: 20})
+        resolve(Bound("a", resolved_ts=NOON), Bound("end"), source, BOUNDS)
 
 
 def test_deleted_offsets_are_named_with_the_archive_as_the_way_out() -> None:

@@ -17,14 +17,14 @@ T = TableName("shop", "t")
 @pytest.mark.parametrize("there", [[False], [True, False]], ids=["before it is settled", "after it"])
 def test_a_copy_that_others_dropped_is_named(there: list[bool]) -> None:
     """The same command makes it again."""
-    main, run, answers = MagicMock(), MagicMock(), iter(there)
+    main, pipeline, copies, answers = MagicMock(), MagicMock(), MagicMock(), iter(there)
     main.state.resolved_ts = 5
-    run.state.completeness = {T: MagicMock()}
-    run.copies.is_outdated.return_value = False
-    run.copies.targets.identifier.return_value = copy = ("jobs", "t")
+    pipeline.state.completeness = {T: MagicMock()}
+    copies.is_outdated.return_value = False
+    copies.targets.identifier.return_value = copy = ("jobs", "t")
     main.targets.catalog.load = lambda identifier: MagicMock() if identifier != copy or next(answers) else None
-    origins: Any = {run.state.completeness[T].origin.key: T}
-    job = HeldJob(main, MagicMock(upto=5), "again", run, origins)
+    places: Any = {pipeline.state.completeness[T].origin.key: T}
+    job = HeldJob(main, pipeline, copies, MagicMock(), span=MagicMock(upto=5), branch="again", begun_at=places)
 
     with pytest.raises(RangeRefused, match=r"Others have dropped the copy of table shop\.t") as refused:
         job.keep_in_branch(T)

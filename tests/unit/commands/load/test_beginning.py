@@ -110,9 +110,7 @@ def test_many_tables_are_handed_over_with_one_look_at_the_feed(monkeypatch: pyte
     """Each version or offset that was kept, or asked for, by itself would take a load of hundreds minutes."""
     names = [TableName("bank", f"t{number}") for number in range(3)]
     records = {name: LoadRecord(name, 7, 0, 0, replace(VERSION, name=name).to_json(), is_unique=True) for name in names}
-    monkeypatch.setattr(
-        "applier.pipeline.requests.LoadTables", lambda *_: SimpleNamespace(find=lambda name: (records[name], None))
-    )
+    monkeypatch.setattr("applier.pipeline.requests.loads", SimpleNamespace(find=lambda _, name: (records[name], None)))
     main, since = mock.MagicMock(), {TopicPartition("shop", 0): Reading(5)}
     main.state.completeness = {name: Completeness(Reason(Why.LOADING)) for name in names}
     main.targets.feed.order, main.since.return_value = ORDERS["offset"], since

@@ -111,7 +111,7 @@ def _refuse() -> None:
 
 def test_a_table_that_cannot_be_shown_is_given_up_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     """The others are shown; and what the export brought of that one stays."""
-    monkeypatch.setattr("applier.pipeline.jobs.handover.LoadTables", loads := MagicMock())
+    monkeypatch.setattr("applier.pipeline.jobs.handover.loads", loads := MagicMock())
     handover, known, copies = _job()
 
     handover.show({ITEMS: ITEMS, ORDERS: ORDERS})
@@ -119,7 +119,7 @@ def test_a_table_that_cannot_be_shown_is_given_up_alone(monkeypatch: pytest.Monk
     assert [call.args[0] for call in copies.show.call_args_list] == [ITEMS, ORDERS]
     assert known[ORDERS] == LIVE
     assert (known[ITEMS].is_due, known[ITEMS].reason.detail) == (False, "The metadata of table shop.items is gone")
-    assert [call.args[0] for call in loads.return_value.discard.call_args_list] == [ORDERS]
+    assert [call.args[1] for call in loads.discard.call_args_list] == [ORDERS]
 
 
 def test_a_backfill_shows_all_of_its_copies_or_ends() -> None:
