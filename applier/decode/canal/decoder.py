@@ -17,7 +17,7 @@ from applier.changefeed.event import Event, Op, Resolved, RowChange, SchemaChang
 from applier.changefeed.table import Column, Index, TableName, TableVersion
 from applier.changefeed.ts import from_unix_ms
 from applier.decode.bounded_cache import BoundedLists
-from applier.decode.canal.columns import TYPE_MARK, row_reader
+from applier.decode.canal.columns import row_reader
 from applier.decode.canal.types import column_type
 from applier.decode.columnar.groups import GroupedReader, TypeHeads
 from applier.decode.columnar.json_columns import JsonRows
@@ -79,7 +79,7 @@ class CanalJsonDecoder:
         self._by_offset = options.by_offset
         self.wire = WireForm(binary="latin1", members="index", zone=options.timezone)
         self.large = LargeMessages(options, begins_as_json)
-        self.bulk = GroupedReader(TypeHeads(TYPE_MARK), self._row_reader)
+        self.bulk = GroupedReader(TypeHeads(), self._row_reader)
         self.restart()
 
     def restart(self) -> None:
@@ -176,16 +176,13 @@ class CanalJsonDecoder:
 
     def _row_reader(self, _head: bytes, _key: bytes | None, value: bytes | None) -> JsonRows | None:
         """A reader of rows like this one, if it is one whole row and its version has been announced."""
-        try:
-            envelope = self._read(value)
-            op, rows, extension = _OPS.get(envelope.type), envelope.data, envelope.extension
-            if op is None or envelope.is_ddl or rows is None or len(rows) != 1 or extension is None:
-                return None
-            if extension.claim_check_location is not None or extension.only_handle_key:
-                return None
-            description = self._recognise(envelope, list(rows[0]))
-        except DecodeError:
+        envelope = self._read(value)
+        op, rows, extension = _OPS.get(envelope.type), envelope.data, envelope.extension
+        if op is None or envelope.is_ddl or rows is None or len(rows) != 1 or extension is None:
             return None
+        if extension.claim_check_location is not None or extension.only_handle_key:
+            return None
+        description = self._recognise(envelope, list(rows[0]))
         if not description.fits(rows[0]):
             return None
         return row_reader(value or b"", op, description, envelope.mysql_type or {}, list(rows[0]))

@@ -8,7 +8,6 @@ carry; a RENAME or TRUNCATE keeps the version. Columns that a message leaves out
 from __future__ import annotations
 
 from collections.abc import Sequence
-from contextlib import suppress
 
 from applier.changefeed.event import Bootstrap, Event, Op, Resolved, RowChange, SchemaChange
 from applier.changefeed.table import TableName, TableVersion
@@ -39,7 +38,7 @@ class SimpleDecoder:
         self._checksums = RowChecksums()
         self._names: Bounded[tuple[str, str], TableName] = Bounded()
         self._versions: dict[tuple[TableName, int], TableVersion] = {}
-        self._type_heads = TypeHeads(json_form.TYPE_MARK)
+        self._type_heads = TypeHeads()
         self.bulk = GroupedReader(self._head, self._row_reader)
 
     def restart(self) -> None:
@@ -111,15 +110,14 @@ class SimpleDecoder:
 
     def _row_reader(self, _head: bytes, _key: bytes | None, value: bytes | None) -> Reader | None:
         """A reader of rows like this one, if it is whole and its columns and key are known."""
-        with suppress(DecodeError):
-            envelope = self._read(value or b"")
-            op = _OPS.get(envelope.type)
-            version = self._versions.get((TableName(envelope.database, envelope.table), envelope.schema_version))
-            if op is not None and version is not None:
-                if value and value[0] == _AVRO_START:
-                    return avro_columns.rows_reader(envelope, version)
-                return json_form.row_reader(envelope, op, version)
-        return None
+        envelope = self._read(value or b"")
+        op = _OPS.get(envelope.type)
+        version = self._versions.get((TableName(envelope.database, envelope.table), envelope.schema_version))
+        if op is None or version is None:
+            return None
+        if value and value[0] == _AVRO_START:
+            return avro_columns.rows_reader(envelope, version)
+        return json_form.row_reader(envelope, op, version)
 
     def _claimed(self, claimed: ClaimedMessage) -> tuple[RowMark, SimpleEnvelope]:
         large = self._read(claimed.value)

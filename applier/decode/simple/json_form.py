@@ -61,29 +61,21 @@ class _PlainMessage(msgspec.Struct, gc=False, rename="camel", kw_only=True):
     checksum: None = None
 
 
-TYPE_MARK = b',"type":"'
-"""What stands before the type of a message."""
-
 ENVELOPES = msgspec.json.Decoder(SimpleEnvelope)
 
 
-def row_reader(sample: SimpleEnvelope, op: Op, version: TableVersion) -> JsonRows | None:
-    """A reader of messages like a sample row; None if they must be read one by one."""
-    image, key = sample.old if op is Op.DELETE else sample.data, version.key
-    if not image or not key or not image.keys() >= set(key):
-        return None
+def row_reader(sample: SimpleEnvelope, op: Op, version: TableVersion) -> JsonRows:
+    """A reader of messages like a sample row. Raises ValueError if they must be read one by one."""
+    image = (sample.old if op is Op.DELETE else sample.data) or {}
     columns = tuple(JsonColumn(name, ZONED if _is_zoned(name, version) else pa.string()) for name in image)
     kinds = [ZonedText | None if column.kind == ZONED else str | None for column in columns]
     fields: list[Any] = [("type", Literal[sample.type]), ("schema_version", Literal[sample.schema_version])]
-    try:
-        row = row_struct(list(image), kinds)
-        if op is Op.UPDATE:
-            fields += [("data", row), ("old", old_key(key, Any, msgspec.UNSET) | None, None)]
-        else:
-            fields.append(("old" if op is Op.DELETE else "data", row))
-        message = msgspec.defstruct("Message", fields, bases=(_PlainMessage,), gc=False, rename="camel", kw_only=True)
-    except ValueError:  # a column with a name that msgspec does not take
-        return None
+    row = row_struct(list(image), kinds)
+    if op is Op.UPDATE:
+        fields += [("data", row), ("old", old_key(version.key, Any, msgspec.UNSET) | None, None)]
+    else:
+        fields.append(("old" if op is Op.DELETE else "data", row))
+    message = msgspec.defstruct("Message", fields, bases=(_PlainMessage,), gc=False, rename="camel", kw_only=True)
     parse = msgspec.json.Decoder(message).decode
     return JsonRows(
         version,
