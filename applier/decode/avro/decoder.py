@@ -33,7 +33,7 @@ from applier.decode.avro.schema import (
     record_schema,
 )
 from applier.decode.avro.whole_rows import WholeRows, refused
-from applier.decode.columnar.avro_columns import AvroRows, Found, Head, RowPlan, avro_types, column_plan, schema_id
+from applier.decode.columnar.avro_columns import AvroRows, Found, Head, RowPlan, schema_id
 from applier.decode.columnar.avro_reader import Datums, Numbers, Records, Texts
 from applier.decode.columnar.groups import GroupedReader, Reader
 from applier.decode.decoder import WireForm
@@ -336,24 +336,16 @@ def _head(key: bytes | None, value: bytes | None) -> Head | None:
 def _rows_reader(
     version: TableVersion, record: RecordSchema, renamed: Mapping[str, str | None] | None, writer: WriterSchema
 ) -> AvroRows | None:
-    """A reader of the rows of one pair of schemas; None if they must be read one by one.
+    """A reader of the rows of one pair of schemas. None if they must be read one by one, or it raises ValueError.
 
     The record is what `writer` says: the schema of the rows, of deletes that of their keys. `renamed` has the upstream
     name of each column, None to leave it out; it is None altogether where all names stay.
     """
     if writer.read_many is None or record.text_decimals or CHECKSUM in record.extension:
         return None
-    types = avro_types(writer.schema)
     names = renamed or {column.name: column.name for column in record.columns}
-    kept = [(written, name) for written, name in names.items() if name is not None]
-    kinds = {column.name: column.type for column in version.columns}
-    try:
-        columns = tuple(column_plan(written, name, types[written], kinds[name]) for written, name in kept)
-    except KeyError:
-        return None
-    plan = RowPlan(version, version.version, columns)
-    if not plan.is_reducible:
-        return None
+    fields = [(written, name, 1) for written, name in names.items() if name is not None]
+    plan = RowPlan.of(version, version.version, writer.schema, fields)
     read = writer.read_many
     if version.keys_only:
         return AvroRows(plan, lambda datums, values: _deletes(read(datums), datums, values), in_keys=True)
