@@ -15,9 +15,8 @@ from applier.decode.dump.csv_form import CsvForm
 from applier.decode.dump.csv_rows import read_csv
 from applier.decode.dump.export import File
 from applier.decode.dump.file_columns import columns_of, declared
-from applier.decode.dump.parquet_rows import read_parquet
 from applier.decode.dump.sql_rows import form_of_sql, read_sql
-from applier.decode.dump.typed_rows import texts_of, typed
+from applier.decode.dump.typed_rows import TEXTS, read_parquet, typed
 from applier.errors import ValueRefused
 
 _LOOK = "Check the options of Dumpling in [upstream.csv], and that the file is whole; else export the table again."
@@ -82,7 +81,9 @@ def rows_of(data: bytes, file: File, form: CsvForm, names: Sequence[str], versio
     Raises:
         ValueError: They are not written in the form.
     """
-    return read_sql(data, form, names) if file.kind == "sql" else read_csv(data, form, names, texts_of(version))
+    if file.kind == "sql":
+        return read_sql(data, form, names)
+    return read_csv(data, form, names, {column.name for column in version.columns if column.type.name in TEXTS})
 
 
 def _refused(file: File, error: Exception) -> ValueRefused:
