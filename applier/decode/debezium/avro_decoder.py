@@ -20,8 +20,16 @@ from applier.decode.columnar.avro_columns import AvroRows, Found, Head, RowPlan,
 from applier.decode.columnar.avro_reader import Datums, Flags, Numbers, ReadRecords, Records, Texts, Values
 from applier.decode.columnar.groups import GroupedReader, Reader
 from applier.decode.debezium.ddl import TableChange, schema_change
-from applier.decode.debezium.fields import ConnectField, microseconds
-from applier.decode.debezium.rows import Layout, declared_layout, held_image, operation, own_version, row_change
+from applier.decode.debezium.rows import (
+    ConnectField,
+    Layout,
+    declared_layout,
+    held_image,
+    microseconds,
+    operation,
+    own_version,
+    row_change,
+)
 from applier.decode.decoder import WireForm
 from applier.decode.options import DecoderOptions
 from applier.decode.registry.client import SchemaRegistry

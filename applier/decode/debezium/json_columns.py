@@ -12,8 +12,7 @@ import pyarrow as pa
 from applier.changefeed.event import Op
 from applier.changefeed.table import TableVersion
 from applier.decode.columnar.json_columns import JsonColumn, JsonRows, old_key, row_struct
-from applier.decode.debezium.fields import BITS, ConnectField
-from applier.decode.debezium.rows import Layout
+from applier.decode.debezium.rows import BITS, ConnectField, Layout
 from applier.decode.json_messages import Tso
 
 SCHEMA = b',"schema":{'

@@ -18,13 +18,16 @@ from applier.decode.bounded_cache import Bounded
 from applier.decode.columnar.groups import GroupedReader
 from applier.decode.columnar.groups import Reader as RowReader
 from applier.decode.debezium.ddl import Described, TableChange, schema_change
-from applier.decode.debezium.fields import ConnectField, Reader, little_endian, microseconds
 from applier.decode.debezium.json_columns import SCHEMA, Head, MessageHeads, rows_reader
 from applier.decode.debezium.rows import (
     UNKNOWN_VERSION,
+    ConnectField,
     Layout,
+    Reader,
     declared_layout,
     held_image,
+    little_endian,
+    microseconds,
     operation,
     own_version,
     row_change,

@@ -18,8 +18,7 @@ from applier.decode.json_messages import JSON_START, PROTOCOL_HINT, begins_as_js
 from applier.decode.large_messages import ClaimedMessage, LargeMessages, RowMark, handle_key_only
 from applier.decode.options import DecoderOptions
 from applier.decode.simple import avro_columns, avro_form, json_form
-from applier.decode.simple.json_form import SimpleEnvelope
-from applier.decode.simple.table_schema import SimpleTableSchema
+from applier.decode.simple.json_form import SimpleEnvelope, SimpleTableSchema
 from applier.decode.values.checksum import RowChecksums
 from applier.errors import DecodeError, IncompleteRow
 
