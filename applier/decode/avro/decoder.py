@@ -24,16 +24,9 @@ from applier.changefeed.table import TableName, TableVersion, fingerprint
 from applier.decode.avro.checksum import AvroChecksums
 from applier.decode.avro.names import OriginalNames
 from applier.decode.avro.namesakes import Shown
-from applier.decode.avro.schema import (
-    BEFORE,
-    CHECKSUM,
-    COMMIT_TS,
-    OP,
-    RecordSchema,
-    record_schema,
-)
+from applier.decode.avro.schema import BEFORE, CHECKSUM, COMMIT_TS, OP, RecordSchema, record_schema
 from applier.decode.avro.whole_rows import WholeRows, refused
-from applier.decode.columnar.avro_columns import AvroRows, Found, Head, RowPlan, schema_id
+from applier.decode.columnar.avro_columns import AvroRows, Found, Head, RowPlan
 from applier.decode.columnar.avro_reader import Datums, Numbers, Records, Texts
 from applier.decode.columnar.groups import GroupedReader, Reader
 from applier.decode.decoder import WireForm
@@ -247,9 +240,7 @@ class AvroDecoder:
 
     def _row_reader(self, beginning: Head, *_: bytes | None) -> Reader | None:
         """A reader of rows of schemas that were met and whose version was announced."""
-        key_id, value_id = (schema_id(part) if part else 0 for part in beginning)
-        if key_id is None or value_id is None:
-            return None
+        key_id, value_id = (self._reader.schema_id(part) if part else 0 for part in beginning)
         layout = self._layouts.get((key_id, value_id))
         if layout is None or layout.lacking or not self._announcer.knows(layout.version):
             return None

@@ -219,11 +219,6 @@ def held(values: Values, rows: Ints) -> Ints:
     return rows if values.rows is None else np.intersect1d(rows, values.rows, assume_unique=True)
 
 
-def schema_id(head: bytes) -> int | None:
-    """Schema id of a datum by its first bytes; None if they are no header."""
-    return int.from_bytes(head[1:], "big") if len(head) == HEADER_BYTES and head[0] == 0 else None
-
-
 def avro_types(record: AvroSchema) -> dict[str, str]:
     """Avro's name of the type of each field, beside null."""
     return {field["name"]: _type(field["type"]) for field in record["fields"]}

@@ -16,7 +16,7 @@ import numpy as np
 from applier.changefeed.event import Event, Op, Resolved
 from applier.changefeed.table import TableName, TableVersion
 from applier.decode.bounded_cache import Bounded
-from applier.decode.columnar.avro_columns import AvroRows, Found, Head, RowPlan, avro_types, schema_id
+from applier.decode.columnar.avro_columns import AvroRows, Found, Head, RowPlan, avro_types
 from applier.decode.columnar.avro_reader import Datums, Flags, Numbers, ReadRecords, Records, Texts, Values
 from applier.decode.columnar.groups import GroupedReader, Reader
 from applier.decode.debezium.ddl import TableChange, schema_change
@@ -143,9 +143,7 @@ class DebeziumAvroDecoder:
 
     def _row_reader(self, beginning: Head, *_: bytes | None) -> Reader | None:
         """A reader of rows of schemas that were met, of the table that was met with them last."""
-        key_id, value_id = (schema_id(part) for part in beginning)
-        if key_id is None or value_id is None:
-            return None
+        key_id, value_id = map(self._reader.schema_id, beginning)
         layout = self._last.get((key_id, value_id))
         if layout is None or not self._announcer.knows(layout.version):
             return None
