@@ -16,21 +16,14 @@ _UNFIT = re.compile(r'[\x00-\x1f%"*./:<>?\\|{}]|-(?=schema)')
 """What Dumpling writes as %XX in names of files, and braces."""
 
 
-def columns_of(address: str, file: File, form: CsvForm, version: TableVersion) -> tuple[str, ...]:
-    """Names of the columns of a CSV or SQL file in its own order, as the table declares them.
+def columns_in(data: bytes, file: File, form: CsvForm, version: TableVersion) -> tuple[str, ...]:
+    """Names of the columns of a CSV or SQL file in its own order, as the table declares them, from its beginning.
 
     Without a header, a file has the columns that are not generated.
 
     Raises:
         ValueError: Its header does not fit the table.
-        OSError: It cannot be read.
     """
-    is_read = file.kind == "sql" or form.has_header
-    return columns_in(file.beginning(address) if is_read else b"", file, form, version)
-
-
-def columns_in(data: bytes, file: File, form: CsvForm, version: TableVersion) -> tuple[str, ...]:
-    """The same from the beginning of the file."""
     if file.kind == "sql":
         return declared(head_of(data), version)
     if not form.has_header or not data:

@@ -11,7 +11,7 @@ for an INSERT.
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple, cast
 
 import msgspec
@@ -206,17 +206,14 @@ def _split(key: bytes | None, value: bytes | None) -> Sequence[tuple[bytes, byte
     event_key, body = key[start:], value[_LENGTH.size :]
     if key[len(_VERSION) : start] == _LENGTH.pack(len(event_key)) and value[: _LENGTH.size] == _LENGTH.pack(len(body)):
         return ((event_key, body),)
-    return list(_several(key, value))
-
-
-def _several(key: bytes, value: bytes) -> Iterator[tuple[bytes, bytes]]:
-    at, place = len(_VERSION), 0
+    events, at, place = [], len(_VERSION), 0
     while at < len(key):
         event_key, at = _framed(key, at)
         body, place = _framed(value, place)
-        yield event_key, body
+        events.append((event_key, body))
     if place != len(value):
         raise DecodeError("The message holds more values than keys of events.")
+    return events
 
 
 def _framed(data: bytes, start: int) -> tuple[bytes, int]:
