@@ -6,6 +6,7 @@ import threading
 from collections.abc import Callable, Mapping
 from importlib import import_module
 
+from applier.changefeed.table import TableName
 from applier.decode.decoder import ClaimReader, Decoder
 from applier.decode.options import DecoderOptions
 
@@ -48,5 +49,9 @@ def decoder_of_thread(protocol: str, options: DecoderOptions) -> Decoder:
         _OF_THREAD.kept = (protocol, options), decoder
     decoder.restart()
     if isinstance(decoder, ClaimReader):
-        decoder.large.wants = lambda _name, _commit_ts: False
+        decoder.large.wants = _wants_none
     return decoder
+
+
+def _wants_none(_name: TableName, _commit_ts: int) -> bool:
+    return False
