@@ -37,16 +37,11 @@ class WireForm:
 
 
 @runtime_checkable
-class TopicOwner(Protocol):
-    """A decoder of a protocol in which a registry shows which tables the rows of a topic are of."""
-
-    def owners(self, topic: str, value: bytes | None) -> frozenset[TableName]:
-        """Tables whose rows the topic can hold; none where nothing shows them. Raises TransientError."""
-
-
-@runtime_checkable
 class NamedByDdl(Protocol):
     """A decoder of a protocol whose rows do not hold the names of tables and columns as they are upstream."""
+
+    def owners(self, topic: str, value: bytes | None) -> frozenset[TableName]:
+        """Tables whose rows the topic can hold by its registry; none if nothing shows them. Raises TransientError."""
 
     def describe(
         self,
@@ -75,7 +70,7 @@ def owners(decoder: Decoder, topic: str, value: bytes | None, error: DecodeError
     Raises:
         TransientError: The registry could not be reached.
     """
-    if isinstance(error, SchemaUnknown) or not isinstance(decoder, TopicOwner):
+    if isinstance(error, SchemaUnknown) or not isinstance(decoder, NamedByDdl):
         return frozenset()
     return decoder.owners(topic, value)
 

@@ -52,6 +52,11 @@ class Description:
     number: int | None = None
     scales: dict[str, int] = field(default_factory=dict)
 
+    @property
+    def settled(self) -> TableVersion:
+        """The version that the last row was written in."""
+        return replace(self.version, version=self.number or 0)
+
     def fits(self, row: Image) -> bool:
         """Whether a row is written in the same version as the last one. Quicker than looking for it."""
         for name, scale in self.scales.items():

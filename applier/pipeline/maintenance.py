@@ -254,8 +254,11 @@ class Maintenance:
         cut, known = checkpoint.snapshots.get(identifier), upkeep.dead_positions if task == "compact" else {}
 
         def work() -> Merge | Counts | None:
-            writer = self.targets.beside(identifier)
-            if writer is None or writer.table.uuid != uuid or writer.head is None or writer.known is None:
+            table = self.targets.catalog.load(identifier)
+            if table is None or table.uuid != uuid:
+                return {}
+            writer = TableWriter(table, self.targets.feed.name, self.targets.feed.epoch)
+            if writer.head is None or writer.known is None:
                 return {}
             beside = replace(upkeep, writer=writer)
             match task:

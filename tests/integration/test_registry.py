@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -38,18 +39,25 @@ def test_subjects_versions_and_schemas_come_back(registry: Registry) -> None:
 
     assert "live_versions-value" in client.subjects()
     assert client.versions("live_versions-value") == [1, 2]
-    assert client.version("live_versions-value").schema_id == second
+    assert client.version("live_versions-value", 2).schema_id == second
     assert client.version("live_versions-value", 1).schema_id == first
     assert json.loads(client.schema(first).text) == json.loads(_record(ID))
 
 
-@pytest.mark.parametrize("ask", ["schema", "versions", "version"])
+_ASK: dict[str, Callable[[SchemaRegistry], object]] = {
+    "schema": lambda client: client.schema(2_000_000_000),
+    "versions": lambda client: client.versions("live_nowhere-value"),
+    "version": lambda client: client.version("live_nowhere-value", 1),
+}
+
+
+@pytest.mark.parametrize("ask", _ASK)
 def test_what_is_unknown_is_a_named_error(registry: Registry, ask: str) -> None:
     """404 of the real registry, whatever its code, becomes one sentence."""
     client = _client(registry)
 
     with pytest.raises(RegistryError, match=r"answers 404 \(404\d\d\): "):
-        client.schema(2_000_000_000) if ask == "schema" else getattr(client, ask)("live_nowhere-value")
+        _ASK[ask](client)
 
 
 def test_a_level_and_a_mode_are_always_told(registry: Registry) -> None:
@@ -59,7 +67,7 @@ def test_a_level_and_a_mode_are_always_told(registry: Registry) -> None:
 
     assert client.compatibility_level("live_level-value") == "NONE"
     assert client.mode("live_level-value") == "READWRITE"
-    assert client.check("live_level-value", _record(ID, NEW)).is_compatible
+    assert client.check("live_level-value", _record(ID, NEW), 1).is_compatible
 
 
 def test_recorded_messages_are_decoded_with_its_schemas(registry: Registry) -> None:

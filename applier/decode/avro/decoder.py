@@ -24,16 +24,9 @@ from applier.changefeed.table import TableName, TableVersion, fingerprint
 from applier.decode.avro.checksum import AvroChecksums
 from applier.decode.avro.names import OriginalNames
 from applier.decode.avro.namesakes import Shown
-from applier.decode.avro.schema import (
-    BEFORE,
-    CHECKSUM,
-    COMMIT_TS,
-    OP,
-    RecordSchema,
-    record_schema,
-)
+from applier.decode.avro.schema import BEFORE, CHECKSUM, COMMIT_TS, OP, RecordSchema, record_schema
 from applier.decode.avro.whole_rows import WholeRows, refused
-from applier.decode.columnar.avro_columns import AvroRows, Found, Head, RowPlan, avro_types, column_plan, schema_id
+from applier.decode.columnar.avro_columns import AvroRows, Found, Head, RowPlan
 from applier.decode.columnar.avro_reader import Datums, Numbers, Records, Texts
 from applier.decode.columnar.groups import GroupedReader, Reader
 from applier.decode.decoder import WireForm
@@ -247,9 +240,7 @@ class AvroDecoder:
 
     def _row_reader(self, beginning: Head, *_: bytes | None) -> Reader | None:
         """A reader of rows of schemas that were met and whose version was announced."""
-        key_id, value_id = (schema_id(part) if part else 0 for part in beginning)
-        if key_id is None or value_id is None:
-            return None
+        key_id, value_id = (self._reader.schema_id(part) if part else 0 for part in beginning)
         layout = self._layouts.get((key_id, value_id))
         if layout is None or layout.lacking or not self._announcer.knows(layout.version):
             return None
@@ -336,24 +327,16 @@ def _head(key: bytes | None, value: bytes | None) -> Head | None:
 def _rows_reader(
     version: TableVersion, record: RecordSchema, renamed: Mapping[str, str | None] | None, writer: WriterSchema
 ) -> AvroRows | None:
-    """A reader of the rows of one pair of schemas; None if they must be read one by one.
+    """A reader of the rows of one pair of schemas. None if they must be read one by one, or it raises ValueError.
 
     The record is what `writer` says: the schema of the rows, of deletes that of their keys. `renamed` has the upstream
     name of each column, None to leave it out; it is None altogether where all names stay.
     """
     if writer.read_many is None or record.text_decimals or CHECKSUM in record.extension:
         return None
-    types = avro_types(writer.schema)
     names = renamed or {column.name: column.name for column in record.columns}
-    kept = [(written, name) for written, name in names.items() if name is not None]
-    kinds = {column.name: column.type for column in version.columns}
-    try:
-        columns = tuple(column_plan(written, name, types[written], kinds[name]) for written, name in kept)
-    except KeyError:
-        return None
-    plan = RowPlan(version, version.version, columns)
-    if not plan.is_reducible:
-        return None
+    fields = [(written, name, 1) for written, name in names.items() if name is not None]
+    plan = RowPlan.of(version, version.version, writer.schema, fields)
     read = writer.read_many
     if version.keys_only:
         return AvroRows(plan, lambda datums, values: _deletes(read(datums), datums, values), in_keys=True)

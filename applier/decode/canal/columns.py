@@ -6,7 +6,6 @@ import json
 import re
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import replace
 from operator import attrgetter
 from typing import Annotated, Any, Literal, TypeAlias
 
@@ -14,12 +13,10 @@ import msgspec
 import pyarrow as pa
 
 from applier.changefeed.event import Op
+from applier.decode.columnar.groups import TYPE_MARK
 from applier.decode.columnar.json_columns import JsonColumn, JsonRows, old_key, row_struct
 from applier.decode.json_messages import Tso
 from applier.decode.row_schemas import Description
-
-TYPE_MARK = b',"type":"'
-"""What stands before the type of a message. Database, table and key columns come before it."""
 
 _One = msgspec.Meta(min_length=1, max_length=1)
 _Parse: TypeAlias = Callable[[bytes], Any]
@@ -45,19 +42,16 @@ class _WithExtension(msgspec.Struct, gc=False, kw_only=True):
 
 def row_reader(
     sample: bytes, op: Op, description: Description, types: Mapping[str, str], names: Sequence[str]
-) -> JsonRows | None:
-    """A reader of rows of the version that their description stands for now; None if no key can reduce them.
+) -> JsonRows:
+    """A reader of rows of the version that their description stands for now.
 
     The sample is one of them, as bytes. The types of the columns are as the rows say them, the names in their order.
+
+    Raises:
+        ValueError: They must be read one by one.
     """
-    number = description.number
-    if not description.version.shape.is_idempotent or number is None:
-        return None
-    version = replace(description.version, version=number)
-    try:
-        whole, typeless = _row_message(op.name, [(name, types[name]) for name in names], version.key)
-    except ValueError:  # a column with a name that msgspec does not take
-        return None
+    version = description.settled
+    whole, typeless = _row_message(op.name, [(name, types[name]) for name in names], version.key)
     return JsonRows(
         version,
         op,

@@ -7,25 +7,26 @@ the type of each of their columns; `mysqlType` is a Go map in random order, `dat
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
+from functools import lru_cache
 from itertools import repeat
 from typing import Annotated, TypeAlias
 
 import msgspec
 
 from applier.changefeed.event import Event, Op, Resolved, RowChange, SchemaChange
-from applier.changefeed.table import Column, Index, TableName, TableVersion
+from applier.changefeed.table import Column, ColumnType, Index, TableName, TableVersion
 from applier.changefeed.ts import from_unix_ms
 from applier.decode.bounded_cache import BoundedLists
-from applier.decode.canal.columns import TYPE_MARK, row_reader
-from applier.decode.canal.types import column_type
+from applier.decode.canal.columns import row_reader
 from applier.decode.columnar.groups import GroupedReader, TypeHeads
 from applier.decode.columnar.json_columns import JsonRows
 from applier.decode.decoder import WireForm
 from applier.decode.json_messages import JSON_START, PROTOCOL_HINT, Tso, begins_as_json, read_json
 from applier.decode.large_messages import ClaimedMessage, LargeMessages, RowMark, handle_key_only
 from applier.decode.options import DecoderOptions
-from applier.decode.row_schemas import Announcer, Description, describe
+from applier.decode.row_schemas import SIGNED, Announcer, Description, describe
 from applier.errors import DecodeError, IncompleteRow
 
 _Row = dict[str, str | None]
@@ -34,6 +35,12 @@ _OPS = {"INSERT": Op.INSERT, "UPDATE": Op.UPDATE, "DELETE": Op.DELETE}
 _UPDATE, _DELETE = Op.UPDATE, Op.DELETE  # A member is slow to reach through its class, and this is done for each row.
 _MARKERS = frozenset({"GTID", "XACOMMIT", "XAROLLBACK", "MHEARTBEAT"})
 """What official Canal says of transactions and of itself."""
+
+_TYPE = re.compile(r"\s*([A-Za-z]+)\s*(?:\((.*)\))?\s*((?:unsigned|zerofill|signed|\s)*)", re.DOTALL | re.IGNORECASE)
+_MEMBER = re.compile(r"'((?:[^']|'')*)'")
+_ESCAPE = re.compile(r"''|\\[0nr]")
+_PLAIN = {"''": "'", r"\0": "\0", r"\n": "\n", r"\r": "\r"}
+_SECONDS = frozenset({"time", "datetime", "timestamp"})
 
 
 class Extension(msgspec.Struct, gc=False, rename="camel"):
@@ -79,7 +86,7 @@ class CanalJsonDecoder:
         self._by_offset = options.by_offset
         self.wire = WireForm(binary="latin1", members="index", zone=options.timezone)
         self.large = LargeMessages(options, begins_as_json)
-        self.bulk = GroupedReader(TypeHeads(TYPE_MARK), self._row_reader)
+        self.bulk = GroupedReader(TypeHeads(), self._row_reader)
         self.restart()
 
     def restart(self) -> None:
@@ -176,16 +183,13 @@ class CanalJsonDecoder:
 
     def _row_reader(self, _head: bytes, _key: bytes | None, value: bytes | None) -> JsonRows | None:
         """A reader of rows like this one, if it is one whole row and its version has been announced."""
-        try:
-            envelope = self._read(value)
-            op, rows, extension = _OPS.get(envelope.type), envelope.data, envelope.extension
-            if op is None or envelope.is_ddl or rows is None or len(rows) != 1 or extension is None:
-                return None
-            if extension.claim_check_location is not None or extension.only_handle_key:
-                return None
-            description = self._recognise(envelope, list(rows[0]))
-        except DecodeError:
+        envelope = self._read(value)
+        op, rows, extension = _OPS.get(envelope.type), envelope.data, envelope.extension
+        if op is None or envelope.is_ddl or rows is None or len(rows) != 1 or extension is None:
             return None
+        if extension.claim_check_location is not None or extension.only_handle_key:
+            return None
+        description = self._recognise(envelope, list(rows[0]))
         if not description.fits(rows[0]):
             return None
         return row_reader(value or b"", op, description, envelope.mysql_type or {}, list(rows[0]))
@@ -249,3 +253,30 @@ def _mark(envelope: CanalEnvelope) -> RowMark:
 
 def _title(envelope: CanalEnvelope) -> str:
     return _mark(envelope).title
+
+
+@lru_cache(maxsize=4096)
+def column_type(text: str) -> ColumnType:
+    """The type that a `mysqlType` names. What is none of TiDB keeps its text as name; its values are refused later.
+
+    TiCDC writes bare names (`decimal`, `int unsigned`); with `content-compatible`, and official Canal always, full
+    types (`decimal(10,2)`, `int(10) unsigned`, `enum('a','b')`).
+    """
+    match = _TYPE.fullmatch(text)
+    if match is None:
+        return ColumnType(text)
+    name = match[1].lower()
+    if name in ("enum", "set"):
+        return ColumnType(name, elements=_members(match[2] or ""))
+    numbers = [int(number) for number in re.findall(r"[0-9]{1,5}", match[2] or "")]
+    unsigned = name in SIGNED and "unsigned" in match[3].lower()
+    if name in _SECONDS:
+        return ColumnType(name, scale=numbers[0] if numbers else None)
+    if name == "decimal" and numbers:
+        return ColumnType(name, unsigned, numbers[0], numbers[1] if len(numbers) > 1 else 0)
+    return ColumnType(name, unsigned, numbers[0] if numbers else None)
+
+
+def _members(text: str) -> tuple[str, ...]:
+    """Members as TiDB prints them: it doubles quotes and escapes NUL and line ends, but not the backslash itself."""
+    return tuple(_ESCAPE.sub(lambda match: _PLAIN[match[0]], member) for member in _MEMBER.findall(text))

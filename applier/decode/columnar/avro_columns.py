@@ -86,32 +86,40 @@ class ColumnPlan:
         return to_arrow(chosen, self.kind)
 
 
-def column_plan(written: str, name: str, avro: str, column: ColumnType, *, factor: int = 1) -> ColumnPlan:
-    """The plan of a column that is `written` under this name in the datum, and of this type of Avro's there.
-
-    Raises:
-        KeyError: It has values that must be read one by one.
-    """
-    if column.name == "decimal" and avro == "bytes":
-        if (column.length or 0) > _MAX_DIGITS:
-            raise KeyError(name)
-        return ColumnPlan(written, name, pa.decimal128(_MAX_DIGITS, column.scale or 0), factor)
-    return ColumnPlan(written, name, _KINDS[avro], factor)
+def _kind(avro: str, column: ColumnType) -> pa.DataType:
+    if column.name == "decimal" and avro == "bytes" and (column.length or 0) <= _MAX_DIGITS:
+        return pa.decimal128(_MAX_DIGITS, column.scale or 0)
+    if avro not in _KINDS or (column.name == "decimal" and avro == "bytes"):
+        raise ValueError
+    return _KINDS[avro]
 
 
 @dataclass(frozen=True, slots=True)
 class RowPlan:
-    """How the columns of rows that refer to a table version are read; for its form see `ColumnBlock`."""
+    """How the columns of rows that refer to a table version are read; for its form see `ColumnBlock`.
+
+    Raises ValueError for rows without a key of columns whose equal values are equal bytes: nothing can reduce them.
+    """
 
     version: TableVersion
     form: int | str
     columns: tuple[ColumnPlan, ...]
 
-    @property
-    def is_reducible(self) -> bool:
-        """It has a key of columns whose equal values are equal bytes."""
-        kinds, key = {plan.name: plan.kind for plan in self.columns}, self.version.key
-        return bool(key) and all(name in kinds and kinds[name] != pa.float64() for name in key)
+    def __post_init__(self) -> None:
+        exact = {plan.name for plan in self.columns if plan.kind != pa.float64()}
+        if not self.version.key or not exact.issuperset(self.version.key):
+            raise ValueError
+
+    @staticmethod
+    def of(version: TableVersion, form: int, record: AvroSchema, fields: Sequence[tuple[str, str, int]]) -> RowPlan:
+        """The plan of some fields of a record: name there, name of the column, and what numbers are multiplied by.
+
+        Raises:
+            ValueError: The rows must be read one by one.
+        """
+        avro, types = avro_types(record), {column.name: column.type for column in version.columns}
+        columns = (ColumnPlan(field, name, _kind(avro[field], types[name]), by) for field, name, by in fields)
+        return RowPlan(version, form, tuple(columns))
 
     def odd(self, image: Records, count: int) -> Flags:
         """Rows of an image that only the decoder itself can read, or that lack it."""
@@ -209,11 +217,6 @@ def held(values: Values, rows: Ints) -> Ints:
     if not isinstance(values, Records):
         return _NONE
     return rows if values.rows is None else np.intersect1d(rows, values.rows, assume_unique=True)
-
-
-def schema_id(head: bytes) -> int | None:
-    """Schema id of a datum by its first bytes; None if they are no header."""
-    return int.from_bytes(head[1:], "big") if len(head) == HEADER_BYTES and head[0] == 0 else None
 
 
 def avro_types(record: AvroSchema) -> dict[str, str]:

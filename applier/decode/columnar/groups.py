@@ -10,6 +10,7 @@ import numpy.typing as npt
 
 from applier.changefeed.row_block import ColumnBlock
 from applier.decode.bounded_cache import Bounded
+from applier.errors import DecodeError
 
 FEWEST = 150
 """Messages of one kind that pay for reading them together."""
@@ -19,6 +20,9 @@ _MOST_BYTES = 64 << 20
 
 UNFIT = (ValueError, TypeError, OverflowError)
 """Raised for a value that is not as the others; Arrow's own errors are of these types."""
+
+TYPE_MARK = b',"type":"'
+"""What stands before the type of a message in JSON; in Canal-JSON, database, table and key columns come before it."""
 
 _LONGEST_HEAD = 1_000
 
@@ -48,10 +52,9 @@ class Reader(Protocol):
 
 
 class TypeHeads:
-    """Recognises messages by their first bytes, up to the first letter of their type, which stands behind a mark."""
+    """Recognises messages by their first bytes, up to the first letter of their type."""
 
-    def __init__(self, mark: bytes) -> None:
-        self._mark = mark
+    def __init__(self) -> None:
         self._last = b"\0"
 
     def __call__(self, _key: bytes | None, value: bytes | None) -> bytes | None:
@@ -59,10 +62,10 @@ class TypeHeads:
         if value is None:
             return None
         if not value.startswith(self._last):  # Most messages begin as the one before.
-            at = value.find(self._mark, 0, _LONGEST_HEAD)
+            at = value.find(TYPE_MARK, 0, _LONGEST_HEAD)
             if at < 0:
                 return None
-            self._last = value[: at + len(self._mark) + 1]
+            self._last = value[: at + len(TYPE_MARK) + 1]
         return self._last
 
 
@@ -70,7 +73,7 @@ class GroupedReader(Generic[_Head]):
     """The `Bulk` of protocols whose messages show by their bytes what else is like them.
 
     A head is what messages that are read together have in common, None to leave one alone. Its reader is made from one
-    of its messages, or is None to leave them alone.
+    of its messages. They are left alone where it is None, or cannot be made: DecodeError, or one of `UNFIT`.
     """
 
     def __init__(
@@ -107,14 +110,14 @@ class GroupedReader(Generic[_Head]):
         self, head: _Head, keys: Sequence[bytes | None], values: Sequence[bytes | None], places: list[int]
     ) -> tuple[list[ColumnBlock], list[int]]:
         """Rows of messages with one head, and the places of those that are left alone."""
-        reader = self._readers.get(head) or self._reader(head, keys[places[-1]], values[places[-1]])
-        if reader is None:
-            return [], places
-        self._readers[head] = reader
         numbers = np.array(places)
         try:
+            reader = self._readers.get(head) or self._reader(head, keys[places[-1]], values[places[-1]])
+            if reader is None:
+                return [], places
+            self._readers[head] = reader
             blocks, odd = reader.read([keys[place] for place in places], [values[place] for place in places], numbers)
-        except UNFIT:
+        except (DecodeError, *UNFIT):
             return [], places
         if 2 * np.count_nonzero(odd) > len(places):
             # It was made from a message that is not like the others.

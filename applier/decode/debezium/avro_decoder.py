@@ -16,12 +16,20 @@ import numpy as np
 from applier.changefeed.event import Event, Op, Resolved
 from applier.changefeed.table import TableName, TableVersion
 from applier.decode.bounded_cache import Bounded
-from applier.decode.columnar.avro_columns import AvroRows, Found, Head, RowPlan, avro_types, column_plan, schema_id
+from applier.decode.columnar.avro_columns import AvroRows, Found, Head, RowPlan, avro_types
 from applier.decode.columnar.avro_reader import Datums, Flags, Numbers, ReadRecords, Records, Texts, Values
 from applier.decode.columnar.groups import GroupedReader, Reader
 from applier.decode.debezium.ddl import TableChange, schema_change
-from applier.decode.debezium.fields import ConnectField, microseconds
-from applier.decode.debezium.rows import Layout, declared_layout, held_image, operation, own_version, row_change
+from applier.decode.debezium.rows import (
+    ConnectField,
+    Layout,
+    declared_layout,
+    held_image,
+    microseconds,
+    operation,
+    own_version,
+    row_change,
+)
 from applier.decode.decoder import WireForm
 from applier.decode.options import DecoderOptions
 from applier.decode.registry.client import SchemaRegistry
@@ -135,9 +143,7 @@ class DebeziumAvroDecoder:
 
     def _row_reader(self, beginning: Head, *_: bytes | None) -> Reader | None:
         """A reader of rows of schemas that were met, of the table that was met with them last."""
-        key_id, value_id = (schema_id(part) for part in beginning)
-        if key_id is None or value_id is None:
-            return None
+        key_id, value_id = map(self._reader.schema_id, beginning)
         layout = self._last.get((key_id, value_id))
         if layout is None or not self._announcer.knows(layout.version):
             return None
@@ -221,26 +227,24 @@ def _head(key: bytes | None, value: bytes | None) -> Head | None:
 
 
 def _rows_reader(layout: Layout, record: AvroSchema, form: int, read: ReadRecords) -> AvroRows | None:
-    """A reader of the rows of one pair of schemas; None if they must be read one by one.
+    """A reader of the rows of one pair of schemas. None if they must be read one by one, or it raises ValueError.
 
     The record is the schema of an image, the form the id of the schema of the values.
     """
     version, types = layout.version, avro_types(record)
     kinds = {column.name: column.type for column in version.columns}
-    columns = []
+    fields = []
     for written, avro in types.items():
         name = written if layout.renamed is None else layout.renamed[written]
         factor = 1000 if layout.readers.get(name) is microseconds else 1
         is_plain = name not in layout.readers or factor > 1 or (kinds[name].name == "decimal" and avro == "bytes")
         if not is_plain or (factor > 1 and avro not in ("int", "long")):
             return None
-        try:
-            columns.append(column_plan(written, name, avro, kinds[name], factor=factor))
-        except KeyError:
-            return None
-    plan = RowPlan(version, form, tuple(columns))
-    rows = AvroRows(plan, lambda datums, _: _rows(read(datums), datums, version.name))
-    return rows if plan.is_reducible and not layout.text_decimals else None
+        fields.append((written, name, factor))
+    if layout.text_decimals:
+        return None
+    plan = RowPlan.of(version, form, record, fields)
+    return AvroRows(plan, lambda datums, _: _rows(read(datums), datums, version.name))
 
 
 def _rows(row: Records, datums: Datums, name: TableName) -> Found:

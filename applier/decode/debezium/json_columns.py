@@ -12,8 +12,7 @@ import pyarrow as pa
 from applier.changefeed.event import Op
 from applier.changefeed.table import TableVersion
 from applier.decode.columnar.json_columns import JsonColumn, JsonRows, old_key, row_struct
-from applier.decode.debezium.fields import BITS, ConnectField
-from applier.decode.debezium.rows import Layout
+from applier.decode.debezium.rows import BITS, ConnectField, Layout
 from applier.decode.json_messages import Tso
 
 SCHEMA = b',"schema":{'
@@ -64,22 +63,16 @@ def _ends(data: bytes, at: int, tail: bytes) -> bool:
 def rows_reader(head: Head, layout: Layout, fields: Sequence[ConnectField], key: Sequence[str]) -> JsonRows | None:
     """A reader of rows with one head, these declared fields and the key columns of the Kafka key.
 
-    None if they must be read one by one, which the layout shows how to do.
+    None if they must be read one by one, which the layout shows how to do; it raises ValueError for that, too.
     """
     version, op = layout.version, _OPS.get(head[2])
     declared = {field.name: field for field in fields}
     held = [declared[column.name] for column in version.columns]
-    if op is None or not key or layout.text_decimals or any(field.connect not in _KINDS for field in held):
+    if op is None or layout.text_decimals or any(field.connect not in _KINDS for field in held):
         return None
     columns = tuple(_column(field, layout) for field in held)
-    kinds = {column.name: column.kind for column in columns}
-    if any(kinds.get(name, pa.float64()) == pa.float64() for name in version.key):
-        return None  # Rows lack a key column, or its equal values may be written in two ways.
-    try:
-        key_message = msgspec.defstruct("Key", [("payload", row_struct(key, [Any] * len(key)))], gc=False)
-        parse, parse_key = _parser(version, head[2].decode()), msgspec.json.Decoder(key_message).decode
-    except ValueError:  # a column with a name that msgspec does not take
-        return None
+    key_message = msgspec.defstruct("Key", [("payload", row_struct(key, [Any] * len(key)))], gc=False)
+    parse, parse_key = _parser(version, head[2].decode()), msgspec.json.Decoder(key_message).decode
     key_tail, tail = len(head[0]), len(head[1])
 
     def decode(key: bytes, value: bytes) -> Any:

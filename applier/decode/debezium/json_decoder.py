@@ -8,7 +8,6 @@ one are read with what the DDL before them said of their table: only that distin
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from contextlib import suppress
 from typing import Any, TypeVar
 
 import msgspec
@@ -19,13 +18,16 @@ from applier.decode.bounded_cache import Bounded
 from applier.decode.columnar.groups import GroupedReader
 from applier.decode.columnar.groups import Reader as RowReader
 from applier.decode.debezium.ddl import Described, TableChange, schema_change
-from applier.decode.debezium.fields import ConnectField, Reader, little_endian, microseconds
 from applier.decode.debezium.json_columns import SCHEMA, Head, MessageHeads, rows_reader
 from applier.decode.debezium.rows import (
     UNKNOWN_VERSION,
+    ConnectField,
     Layout,
+    Reader,
     declared_layout,
     held_image,
+    little_endian,
+    microseconds,
     operation,
     own_version,
     row_change,
@@ -194,14 +196,13 @@ class DebeziumDecoder:
 
     def _row_reader(self, head: Head, key: bytes | None, value: bytes | None) -> RowReader | None:
         """A reader of rows like this one, if its version was announced."""
-        with suppress(DecodeError):
-            (payload, schema), names = _split(value or b""), _key_names(key or b"")
-            name = TableName(payload.source.db, payload.source.table)
-            image = held_image(operation(payload.op), payload.before, payload.after)
-            layout = self._declared_layout(name, schema, names, image)
-            if self._announcer.knows(layout.version):
-                return rows_reader(head, layout, self._declared.get(schema) or _fields(schema), names)
-        return None
+        (payload, schema), names = _split(value or b""), _key_names(key or b"")
+        name = TableName(payload.source.db, payload.source.table)
+        image = held_image(operation(payload.op), payload.before, payload.after)
+        layout = self._declared_layout(name, schema, names, image)
+        if not self._announcer.knows(layout.version):
+            return None
+        return rows_reader(head, layout, self._declared.get(schema) or _fields(schema), names)
 
 
 def described_layout(described: TableVersion, key: tuple[str, ...]) -> Layout:

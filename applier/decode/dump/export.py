@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -141,7 +141,7 @@ class Export:
                 if name == "metadata" or is_schema_file(_plain(name)) or _plain(name).endswith("-schema-view.sql")
             }
             if "metadata" not in texts:
-                _refuse_higher(address, _below(system, found.values()), way)
+                _refuse_higher(address, system, found.values(), way)
         schemas = {_plain(name): text for name, text in texts.items() if name != "metadata"}
         tables = _declared(address, schemas)
         tso, files = _tso(address, texts.get("metadata")), _files(address, found, tables)
@@ -164,18 +164,10 @@ def _reading(address: str) -> Iterator[None]:
         ) from error
 
 
-def _below(system: Any, found: Iterable[Mapping[str, Any]]) -> list[str]:
-    """Names of the folders that hold an export."""
-    folders = [item["name"] for item in found if item["type"] == "directory"]
-    return sorted(path.rsplit("/", 1)[-1] for path in folders if system.exists(f"{path}/metadata"))
-
-
-def _refuse_higher(address: str, below: Sequence[str], way: Callable[[str], str]) -> None:
-    """Refuse a folder whose own folders hold exports.
-
-    Raises:
-        ConfigError: They do.
-    """
+def _refuse_higher(address: str, system: Any, found: Iterable[Mapping[str, Any]], way: Callable[[str], str]) -> None:
+    """Refuse a folder whose own folders hold exports."""
+    own = [item["name"] for item in found if item["type"] == "directory"]
+    below = sorted(path.rsplit("/", 1)[-1] for path in own if system.exists(f"{path}/metadata"))
     if not below:
         return
     folders = [f"{address.rstrip('/')}/{name}" for name in below]

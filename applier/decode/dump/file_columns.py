@@ -6,32 +6,24 @@ import re
 import shlex
 from collections.abc import Sequence
 
-from applier.changefeed.table import TableName, TableVersion, fold
+from applier.changefeed.table import Column, TableName, TableVersion, fold
 from applier.decode.dump.csv_form import CsvForm
 from applier.decode.dump.csv_rows import read_names
 from applier.decode.dump.export import File
 from applier.decode.dump.sql_rows import head_of
-from applier.decode.dump.typed_rows import loaded
 
 _UNFIT = re.compile(r'[\x00-\x1f%"*./:<>?\\|{}]|-(?=schema)')
 """What Dumpling writes as %XX in names of files, and braces."""
 
 
-def columns_of(address: str, file: File, form: CsvForm, version: TableVersion) -> tuple[str, ...]:
-    """Names of the columns of a CSV or SQL file in its own order, as the table declares them.
+def columns_in(data: bytes, file: File, form: CsvForm, version: TableVersion) -> tuple[str, ...]:
+    """Names of the columns of a CSV or SQL file in its own order, as the table declares them, from its beginning.
 
     Without a header, a file has the columns that are not generated.
 
     Raises:
         ValueError: Its header does not fit the table.
-        OSError: It cannot be read.
     """
-    is_read = file.kind == "sql" or form.has_header
-    return columns_in(file.beginning(address) if is_read else b"", file, form, version)
-
-
-def columns_in(data: bytes, file: File, form: CsvForm, version: TableVersion) -> tuple[str, ...]:
-    """The same from the beginning of the file."""
     if file.kind == "sql":
         return declared(head_of(data), version)
     if not form.has_header or not data:
@@ -51,11 +43,13 @@ def declared(names: Sequence[str] | None, version: TableVersion) -> tuple[str, .
     Raises:
         ValueError: They are not those of the table.
     """
+    # Dumpling leaves generated columns out.
+    own = [column.name for column in version.columns if column.generated is None]
     if names is None:
-        return tuple(column.name for column in loaded(version))
+        return tuple(own)
     known = {fold(column.name): column.name for column in version.columns}
     found = [known.get(fold(name), "") for name in names]
-    lacking = [column.name for column in loaded(version) if column.name not in found]
+    lacking = [name for name in own if name not in found]
     if lacking:
         msg = f"it lacks column {', '.join(lacking)} of table {version.name}"
         raise ValueError(msg)
@@ -63,6 +57,12 @@ def declared(names: Sequence[str] | None, version: TableVersion) -> tuple[str, .
         msg = f"its header has other columns than table {version.name}"
         raise ValueError(msg)
     return tuple(found)
+
+
+def kept(version: TableVersion, names: Sequence[str]) -> list[Column]:
+    """The columns of a file that its table holds: virtual generated ones have no values in any feed."""
+    found = [column for name in names if (column := version.column(name)) is not None]
+    return [column for column in found if column.generated != "virtual"]
 
 
 def missing(version: TableVersion, columns: Sequence[str]) -> tuple[str, ...]:

@@ -14,10 +14,9 @@ from applier.decode.dump.blocks import blocks
 from applier.decode.dump.csv_form import CsvForm
 from applier.decode.dump.csv_rows import read_csv
 from applier.decode.dump.export import File
-from applier.decode.dump.file_columns import columns_of, declared
-from applier.decode.dump.parquet_rows import read_parquet
+from applier.decode.dump.file_columns import columns_in, declared
 from applier.decode.dump.sql_rows import form_of_sql, read_sql
-from applier.decode.dump.typed_rows import texts_of, typed
+from applier.decode.dump.typed_rows import TEXTS, read_parquet, typed
 from applier.errors import ValueRefused
 
 _LOOK = "Check the options of Dumpling in [upstream.csv], and that the file is whole; else export the table again."
@@ -39,12 +38,16 @@ class PartReader:
             ValueRefused: The file cannot be read, or has other columns.
         """
         try:
-            if file.kind != "parquet":
-                return columns_of(self.address, file, self.form, self.version)
-            with file.opened(self.address) as raw:
-                return declared(pq.ParquetFile(raw).schema_arrow.names, self.version)
+            return self._columns(file)
         except (ValueError, OSError, pa.ArrowException) as error:
             raise _refused(file, error) from None
+
+    def _columns(self, file: File) -> tuple[str, ...]:
+        if file.kind == "parquet":
+            with file.opened(self.address) as raw:
+                return declared(pq.ParquetFile(raw).schema_arrow.names, self.version)
+        is_read = file.kind == "sql" or self.form.has_header
+        return columns_in(file.beginning(self.address) if is_read else b"", file, self.form, self.version)
 
     def read(self, file: File) -> Iterator[tuple[pa.Table, int]]:
         """The rows of a file in bounded blocks, with the number of zero dates that became NULL.
@@ -66,7 +69,7 @@ class PartReader:
             with file.opened(self.address) as raw:
                 yield from read_parquet(raw, self.version, self.rules)
             return
-        names = columns_of(self.address, file, self.form, self.version)
+        names = self._columns(file)
         is_sql = file.kind == "sql"
         form = form_of_sql(self.form) if is_sql else self.form
         binary = "literal" if is_sql else form.binary
@@ -82,7 +85,9 @@ def rows_of(data: bytes, file: File, form: CsvForm, names: Sequence[str], versio
     Raises:
         ValueError: They are not written in the form.
     """
-    return read_sql(data, form, names) if file.kind == "sql" else read_csv(data, form, names, texts_of(version))
+    if file.kind == "sql":
+        return read_sql(data, form, names)
+    return read_csv(data, form, names, {column.name for column in version.columns if column.type.name in TEXTS})
 
 
 def _refused(file: File, error: Exception) -> ValueRefused:

@@ -15,11 +15,11 @@ import pyarrow as pa
 
 from applier.changefeed.event import Op
 from applier.changefeed.row_block import ColumnBlock, without
-from applier.changefeed.table import TableVersion
 from applier.decode.columnar.groups import GroupedReader, Reader
 from applier.decode.columnar.json_columns import JsonColumn, JsonRows, old_key, row_struct
 from applier.decode.json_messages import Tso
 from applier.decode.open.cells import BINARY, Cell, reader
+from applier.decode.row_schemas import Description
 from applier.errors import DecodeError
 
 _START = b'{"ts":'
@@ -82,33 +82,25 @@ class EventHeads:
         return self._last
 
 
-def rows_reader(
-    beginning: Head, version: TableVersion, scales: Mapping[str, int], cells: Mapping[str, Cell]
-) -> JsonRows | None:
-    """A reader of events with one head, and of rows like these cells; None if they must be read one by one.
+def rows_reader(beginning: Head, description: Description, cells: Mapping[str, Cell]) -> JsonRows | None:
+    """A reader of events with one head, and of rows like these cells, in the version of their description now.
 
-    The scales are those that the version has of decimals whose scale shows only in their text.
+    None if they must be read one by one; it raises ValueError for that, too.
     """
-    if not version.shape.is_idempotent or any(cell.t not in _KINDS for cell in cells.values()):
+    if any(cell.t not in _KINDS for cell in cells.values()):
         return None
-    columns = tuple(_column(name, cell) for name, cell in cells.items())
-    if any(column.name in version.key and column.reader is str for column in columns):
-        return None  # Equal floats may be written in two ways.
-    op = beginning[1]
-    try:
-        parse = _parser(op, version.key, cells)
-    except ValueError:  # a column with a name that msgspec does not take
-        return None
+    version, op = description.settled, beginning[1]
+    parse = _parser(op, version.key, cells)
     return JsonRows(
         version,
         op,
-        columns,
+        tuple(_column(name, cell) for name, cell in cells.items()),
         lambda key, body: (_STAMPS.decode(key), parse(body)),
         lambda event: event[0].ts,
         (lambda event: event[1].d) if op is Op.DELETE else (lambda event: event[1].u),
         (lambda event: event[1].p) if op is Op.UPDATE else None,
         cell=".v",
-        scales=dict(scales),
+        scales=dict(description.scales),
         marked=[number for number, cell in enumerate(cells.values()) if cell.h],
     )
 

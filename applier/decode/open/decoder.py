@@ -11,9 +11,7 @@ for an INSERT.
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import suppress
-from dataclasses import replace
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple, cast
 
 import msgspec
@@ -190,16 +188,14 @@ class OpenDecoder:
 
     def _row_reader(self, beginning: Head, event_key: bytes | None, body: bytes | None) -> RowReader | None:
         """A reader of rows like this one, if it is whole and its version was announced."""
-        with suppress(DecodeError):
-            key, row = read_json(_KEYS, event_key or b"", _WHAT), read_json(_ROWS, body or b"", _WHAT)
-            cells = row.d if row.u is None else row.u
-            if key.t == _ROW and key.ccl is None and not key.ohk and cells:
-                seen = self._recognise(key, cells)
-                known = seen.description
-                if known.fits(_image(cells, seen, key)):
-                    version = replace(known.version, version=known.number or 0)
-                    return rows_reader(beginning, version, known.scales, cells)
-        return None
+        key, row = read_json(_KEYS, event_key or b"", _WHAT), read_json(_ROWS, body or b"", _WHAT)
+        cells = row.d if row.u is None else row.u
+        if key.t != _ROW or key.ccl is not None or key.ohk or not cells:
+            return None
+        seen = self._recognise(key, cells)
+        return (
+            rows_reader(beginning, seen.description, cells) if seen.description.fits(_image(cells, seen, key)) else None
+        )
 
 
 def _split(key: bytes | None, value: bytes | None) -> Sequence[tuple[bytes, bytes]]:
@@ -210,17 +206,14 @@ def _split(key: bytes | None, value: bytes | None) -> Sequence[tuple[bytes, byte
     event_key, body = key[start:], value[_LENGTH.size :]
     if key[len(_VERSION) : start] == _LENGTH.pack(len(event_key)) and value[: _LENGTH.size] == _LENGTH.pack(len(body)):
         return ((event_key, body),)
-    return list(_several(key, value))
-
-
-def _several(key: bytes, value: bytes) -> Iterator[tuple[bytes, bytes]]:
-    at, place = len(_VERSION), 0
+    events, at, place = [], len(_VERSION), 0
     while at < len(key):
         event_key, at = _framed(key, at)
         body, place = _framed(value, place)
-        yield event_key, body
+        events.append((event_key, body))
     if place != len(value):
         raise DecodeError("The message holds more values than keys of events.")
+    return events
 
 
 def _framed(data: bytes, start: int) -> tuple[bytes, int]:

@@ -65,10 +65,8 @@ class RegistrySchema:
 
 @dataclass(frozen=True, slots=True)
 class SubjectVersion:
-    """One version of a subject; versions are numbered from 1 within it."""
+    """The schema of one version of a subject; versions are numbered from 1 within it."""
 
-    subject: str
-    version: int
     schema_id: int
     schema: RegistrySchema
 
@@ -96,7 +94,6 @@ class _Registered(msgspec.Struct):
 
 class _Version(_Registered, kw_only=True):
     id: int
-    version: int
 
 
 class _Subject(msgspec.Struct):
@@ -129,10 +126,10 @@ class SchemaRegistry:
         """Version numbers of a subject, ascending."""
         return sorted(self._get(list[int], f"/subjects/{_quoted(subject)}/versions"))
 
-    def version(self, subject: str, version: int | None = None) -> SubjectVersion:
-        """One version of a subject; None for the latest."""
-        found = self._get(_Version, f"/subjects/{_quoted(subject)}/versions/{version or 'latest'}")
-        return SubjectVersion(subject, found.version, found.id, self._resolve(found))
+    def version(self, subject: str, version: int) -> SubjectVersion:
+        """One version of a subject."""
+        found = self._get(_Version, f"/subjects/{_quoted(subject)}/versions/{version}")
+        return SubjectVersion(found.id, self._resolve(found))
 
     def compatibility_level(self, subject: str) -> str:
         """Level that counts for a subject: its own, else the registry's; `NONE` where neither is set."""
@@ -140,14 +137,14 @@ class SchemaRegistry:
         level = answer.get("compatibilityLevel", answer.get("compatibility"))
         return str(level) if level else "NONE"
 
-    def mode(self, subject: str | None = None) -> str:
-        """`READWRITE`, `READONLY` or `IMPORT` of a subject or the registry; a registry without modes is writable."""
-        paths = ["/mode"] if subject is None else [f"/mode/{_quoted(subject)}?defaultToGlobal=true", "/mode"]
-        return str(self._first_of(*paths).get("mode") or "READWRITE")
+    def mode(self, subject: str) -> str:
+        """`READWRITE`, `READONLY` or `IMPORT` of a subject, else of the registry; one without modes is writable."""
+        answer = self._first_of(f"/mode/{_quoted(subject)}?defaultToGlobal=true", "/mode")
+        return str(answer.get("mode") or "READWRITE")
 
-    def check(self, subject: str, text: str, version: int | None = None) -> Compatibility:
-        """May this schema follow a version of a subject, None for the latest, at the subject's own level?"""
-        path = f"/compatibility/subjects/{_quoted(subject)}/versions/{version or 'latest'}?verbose=true"
+    def check(self, subject: str, text: str, version: int) -> Compatibility:
+        """May this schema follow a version of a subject at the subject's own level?"""
+        path = f"/compatibility/subjects/{_quoted(subject)}/versions/{version}?verbose=true"
         return _as(Compatibility, self._http.request("POST", path, {"schema": text}))
 
     def _first_of(self, *paths: str) -> dict[str, Any]:

@@ -24,7 +24,7 @@ class SubjectSource(Protocol):
     def versions(self, subject: str) -> list[int]:
         """Version numbers of a subject."""
 
-    def version(self, subject: str, version: int | None = None) -> SubjectVersion:
+    def version(self, subject: str, version: int) -> SubjectVersion:
         """One version of a subject."""
 
 

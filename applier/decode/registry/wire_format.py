@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from io import BytesIO
@@ -220,23 +221,23 @@ def parse_registered(schema_id: int, registered: RegistrySchema) -> WriterSchema
     """
     if registered.kind != "AVRO":
         raise RegistryError(f"Schema id {schema_id} is of type {registered.kind}, not AVRO.")
+    texts = (registered.text, *(reference.text for reference in registered.references))
     try:
-        schema = json.loads(registered.text)
+        schema, *references = (json.loads(text) for text in texts)
         named: dict[str, Any] = {}
-        for reference in registered.references:
-            parse_schema(_plain(json.loads(reference.text)), named_schemas=named)
+        for reference in references:
+            parse_schema(_plain(reference), named_schemas=named)
         parsed = parse_schema(_plain(schema), named_schemas=named)
         _refuse_recursion(parsed, frozenset())
     except Exception as error:  # fastavro raises many types for a schema that is none
         raise RegistryError(f"Schema id {schema_id} is not a valid Avro schema ({type(error).__name__}).") from error
-    texts = [registered.text, *(reference.text for reference in registered.references)]
     # Registries may write the same schema with other spaces, and its members in another order.
-    shape = json.dumps([json.loads(text) for text in texts], sort_keys=True)
+    shape = json.dumps([schema, *references], sort_keys=True)
+    read_many = None
+    with suppress(avro_reader.Unsupported):
+        read_many = avro_reader.reader(parsed)
     read = partial(fastavro.schemaless_reader, writer_schema=parsed, reader_schema=None)
-    try:
-        return WriterSchema(schema, fingerprint(shape.encode()), read, avro_reader.reader(parsed))
-    except avro_reader.Unsupported:
-        return WriterSchema(schema, fingerprint(shape.encode()), read, None)
+    return WriterSchema(schema, fingerprint(shape.encode()), read, read_many)
 
 
 def _refuse_recursion(schema: AvroSchema, open_names: frozenset[str]) -> None:

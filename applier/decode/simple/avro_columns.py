@@ -53,16 +53,14 @@ def head(value: bytes) -> bytes | None:
 
 
 def rows_reader(sample: SimpleEnvelope, version: TableVersion) -> AvroRows | None:
-    """A reader of rows with the columns of a sample; None if they must be read one by one."""
+    """A reader of rows with the columns of a sample. None if they must be read one by one, or it raises ValueError."""
     names = list(sample.data or sample.old or ())
     types = {column.name: column.type for column in version.columns}
-    if not names or not version.shape.is_idempotent or any(name not in types for name in names):
+    if any(name not in types for name in names):
         return None
     kinds = [_KINDS.get(types[name].name, _TEXT) for name in names]
     columns = tuple(ColumnPlan(name, name, kind) for name, (_, kind) in zip(names, kinds, strict=True))
     plan = RowPlan(version, "avro", columns)
-    if not plan.is_reducible:
-        return None
     branches = np.array([branch for branch, _ in kinds])
     # A number beyond 63 bits comes as an unsigned one.
     wraps = np.array([types[name].name == "bigint" and types[name].unsigned for name in names])

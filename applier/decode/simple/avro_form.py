@@ -16,8 +16,7 @@ import fastavro
 import msgspec
 
 from applier.decode.json_messages import PROTOCOL_HINT
-from applier.decode.simple.json_form import Checksum, SimpleEnvelope
-from applier.decode.simple.table_schema import SimpleTableSchema
+from applier.decode.simple.json_form import Checksum, SimpleEnvelope, SimpleTableSchema
 from applier.decode.values.dates import ZonedText
 from applier.errors import DecodeError
 

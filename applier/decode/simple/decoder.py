@@ -8,7 +8,6 @@ carry; a RENAME or TRUNCATE keeps the version. Columns that a message leaves out
 from __future__ import annotations
 
 from collections.abc import Sequence
-from contextlib import suppress
 
 from applier.changefeed.event import Bootstrap, Event, Op, Resolved, RowChange, SchemaChange
 from applier.changefeed.table import TableName, TableVersion
@@ -19,8 +18,7 @@ from applier.decode.json_messages import JSON_START, PROTOCOL_HINT, begins_as_js
 from applier.decode.large_messages import ClaimedMessage, LargeMessages, RowMark, handle_key_only
 from applier.decode.options import DecoderOptions
 from applier.decode.simple import avro_columns, avro_form, json_form
-from applier.decode.simple.json_form import SimpleEnvelope
-from applier.decode.simple.table_schema import SimpleTableSchema
+from applier.decode.simple.json_form import SimpleEnvelope, SimpleTableSchema
 from applier.decode.values.checksum import RowChecksums
 from applier.errors import DecodeError, IncompleteRow
 
@@ -39,7 +37,7 @@ class SimpleDecoder:
         self._checksums = RowChecksums()
         self._names: Bounded[tuple[str, str], TableName] = Bounded()
         self._versions: dict[tuple[TableName, int], TableVersion] = {}
-        self._type_heads = TypeHeads(json_form.TYPE_MARK)
+        self._type_heads = TypeHeads()
         self.bulk = GroupedReader(self._head, self._row_reader)
 
     def restart(self) -> None:
@@ -111,15 +109,14 @@ class SimpleDecoder:
 
     def _row_reader(self, _head: bytes, _key: bytes | None, value: bytes | None) -> Reader | None:
         """A reader of rows like this one, if it is whole and its columns and key are known."""
-        with suppress(DecodeError):
-            envelope = self._read(value or b"")
-            op = _OPS.get(envelope.type)
-            version = self._versions.get((TableName(envelope.database, envelope.table), envelope.schema_version))
-            if op is not None and version is not None:
-                if value and value[0] == _AVRO_START:
-                    return avro_columns.rows_reader(envelope, version)
-                return json_form.row_reader(envelope, op, version)
-        return None
+        envelope = self._read(value or b"")
+        op = _OPS.get(envelope.type)
+        version = self._versions.get((TableName(envelope.database, envelope.table), envelope.schema_version))
+        if op is None or version is None:
+            return None
+        if value and value[0] == _AVRO_START:
+            return avro_columns.rows_reader(envelope, version)
+        return json_form.row_reader(envelope, op, version)
 
     def _claimed(self, claimed: ClaimedMessage) -> tuple[RowMark, SimpleEnvelope]:
         large = self._read(claimed.value)

@@ -18,7 +18,6 @@ equal on the wire, so whichever of them is left after the reduction is seen here
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, TypeAlias
 
@@ -30,7 +29,7 @@ from applier.changefeed.filter import TableFilter, option
 from applier.changefeed.table import Column, TableName, TableVersion
 from applier.changefeed.types import TypeRules
 from applier.decode.decoder import WireForm
-from applier.decode.values.convert import Values
+from applier.decode.values.convert import Values, to_array
 from applier.decode.values.dates import ZonedText, named_zone
 from applier.decode.values.target import Target
 from applier.errors import RELOAD
@@ -43,52 +42,41 @@ _ZERO = "1970-01-01"
 """What Debezium makes of a zero date."""
 
 
-@dataclass(frozen=True, slots=True)
-class Keys:
-    """The key columns of a table version, which has the types that count.
+def to_column(
+    values: Values, column: Column, version: TableVersion, wire: WireForm, rules: TypeRules, lost: int = 0
+) -> tuple[Array, int]:
+    """`to_array` of a column of a table version, whose values each stand for one value upstream if it is of the key.
 
-    The rules also say which tables the user knows to have no keys that are alike.
+    So many zero dates among the values were `lost` as NULL before. The rules also say which tables the user knows to
+    have no keys that are alike.
+
+    Raises:
+        ValueRefused: A value does not fit; or one of the key is NULL, a zero date, or may stand for several values.
     """
-
-    version: TableVersion
-    wire: WireForm
-    rules: TypeRules
-
-    def check(self, column: Column, values: Values, array: Array, zeros: int) -> None:
-        """Pass a column that is not of the key, or whose values each stand for one value upstream.
-
-        `to_array` made the array of the values, and so many zero dates NULL.
-
-        Raises:
-            ValueRefused: A value of the key is NULL, a zero date, or may stand for several values.
-        """
-        name = self.version.name
-        if column.name not in self.version.key:
-            return
-        path = f"{name}.{column.name}"
-        target = Target(column, self.wire, array.type, self.rules.zero_date_policy(path), path)
-        if zeros:
-            why = "it is a zero, partial or impossible date, which a key holds as text alone (tables.zero_dates_of)"
-            hint = f'Set zero_dates_of = {{ "{path}" = "string" }} in [tables], and start `applier run -c FILE` again.'
-            raise target.refuse(why, hint)
-        if array.null_count:
-            raise target.refuse("it is part of the key, and NULL, which no key is upstream", _NULL_HINT)
-        why = self._why(values, array, target)
-        if why and not _filter(self.rules.distinct_keys)(name):
-            hint = (
-                f"If no two keys of the table differ in that alone, set distinct_keys = [{option([name])}] in [tables] "
-                "and start `applier run -c FILE` again; else use a protocol that sends them apart (docs/types.md)."
-            )
-            raise target.refuse(f"it is part of the key, and {why} (tables.distinct_keys)", hint)
-
-    def _why(self, values: Values, array: Array, target: Target) -> str:
-        """Why some of the values may stand for several; "" if none does."""
-        name = target.column.type.name
-        # Rows of Debezium show no indexes: a version that has some is that of a DDL.
-        if name == "double" and self.version.indexes:
-            return ""
-        find = _FINDERS.get(name)
-        return "" if find is None else find(array, values, target)
+    name, path = version.name, f"{version.name}.{column.name}"
+    array, zeros = to_array(values, column, wire, rules, path)
+    zeros += lost
+    if column.name not in version.key:
+        return array, zeros
+    target = Target(column, wire, array.type, rules.zero_date_policy(path), path)
+    if zeros:
+        why = "it is a zero, partial or impossible date, which a key holds as text alone (tables.zero_dates_of)"
+        hint = f'Set zero_dates_of = {{ "{path}" = "string" }} in [tables], and start `applier run -c FILE` again.'
+        raise target.refuse(why, hint)
+    if array.null_count:
+        raise target.refuse("it is part of the key, and NULL, which no key is upstream", _NULL_HINT)
+    find = _FINDERS.get(column.type.name)
+    # Rows of Debezium show no indexes: a version that has some is that of a DDL.
+    if find is None or (column.type.name == "double" and version.indexes):
+        return array, zeros
+    why = find(array, values, target)
+    if why and not _filter(rules.distinct_keys)(name):
+        hint = (
+            f"If no two keys of the table differ in that alone, set distinct_keys = [{option([name])}] in [tables] "
+            "and start `applier run -c FILE` again; else use a protocol that sends them apart (docs/types.md)."
+        )
+        raise target.refuse(f"it is part of the key, and {why} (tables.distinct_keys)", hint)
+    return array, zeros
 
 
 @lru_cache(maxsize=16)

@@ -18,8 +18,7 @@ from applier.changefeed.table import Column, TableName, TableVersion
 from applier.changefeed.ts import LOGICAL
 from applier.changefeed.types import TypeRules
 from applier.decode.decoder import WireForm
-from applier.decode.values.alike import Keys
-from applier.decode.values.convert import to_array
+from applier.decode.values.alike import to_column
 from applier.errors import DecodeError, ValueRefused
 from applier.order.barrier import segments
 from applier.order.feed_order import FeedOrder, undated
@@ -150,7 +149,7 @@ class Typing:
         zero_dates = 0
         for column in self.version.columns:
             if column.name in values:
-                array, zeros = self._array(values[column.name], column)
+                array, zeros = to_column(values[column.name], column, self.version, self.wire, self.rules)
                 meta = meta.append_column(column.name, array)
                 zero_dates += zeros
         return meta, zero_dates
@@ -169,7 +168,7 @@ class Typing:
     def _refused(self, values: _Column, column: Column, first: int) -> Iterator[tuple[int, ValueRefused]]:
         """Values that do not fit, found by halves, as nearly all of them do; column by column, as all may be bad."""
         try:
-            self._array(values, column)
+            to_column(values, column, self.version, self.wire, self.rules)
         except ValueRefused as error:
             if len(values) == 1:
                 yield first, error
@@ -177,11 +176,6 @@ class Typing:
             half = len(values) // 2
             yield from self._refused(values[:half], column, first)
             yield from self._refused(values[half:], column, first + half)
-
-    def _array(self, values: _Column, column: Column) -> tuple[pa.Array[Any], int]:
-        array, zeros = to_array(values, column, self.wire, self.rules, f"{self.version.name}.{column.name}")
-        Keys(self.version, self.wire, self.rules).check(column, values, array, zeros)
-        return array, zeros
 
 
 _Group: TypeAlias = Group | BlockGroup

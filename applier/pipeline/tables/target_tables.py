@@ -223,15 +223,6 @@ class TargetTables:
             writer.reload()
         return writer
 
-    def beside(self, identifier: tuple[str, ...]) -> TableWriter | None:
-        """A writer of a table for a thread beside the steps, which shares nothing with theirs; None if it is gone.
-
-        Raises:
-            CheckpointConflict: A newer applier holds the table.
-        """
-        table = self.catalog.load(identifier)
-        return None if table is None else TableWriter(table, self.feed.name, self.feed.epoch)
-
     @property
     def writers(self) -> list[TableWriter]:
         """Writers of the tables that are known."""

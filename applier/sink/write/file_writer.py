@@ -134,7 +134,7 @@ class FileWriter:
 
         The columns are those of the table, which other ones may follow.
         """
-        files = self.write_groups(_groups(rows), rows.schema, values, key, order)
+        files = self.write_groups(row_groups(rows), rows.schema, values, key, order)
         if key and len(files) == 1:
             named = {field.name: field for field in self.layout.schema.fields}
             remember(files[0].path, [named[name] for name in key], rows)
@@ -146,7 +146,7 @@ class FileWriter:
         """Write what may be more than memory holds: row groups of this schema as they come, else as `write`."""
         fields, properties = self.layout.schema.fields, self.layout.properties
         target = int(properties.get("write.target-file-size-bytes", TARGET_BYTES))
-        files = _write_groups(groups, schema, self.storage, lambda name: self.layout.place(name, values), target)
+        files = write_files(groups, schema, self.storage, lambda name: self.layout.place(name, values), target)
         return [
             DataFile.parse(
                 {
@@ -174,9 +174,13 @@ class Written(NamedTuple):
 
 
 def write_files(
-    rows: pa.Table, storage: Storage, locate: Callable[[str], str], target: int = TARGET_BYTES
+    groups: Iterator[pa.Table],
+    columns: pa.Schema,
+    storage: Storage,
+    locate: Callable[[str], str],
+    target: int = TARGET_BYTES,
 ) -> list[Written]:
-    """Write rows as Parquet files of about `target` bytes, with field ids and statistics of every column.
+    """Write row groups as Parquet files of about `target` bytes, with field ids and statistics of every column.
 
     The rows are in the table's columns, field ids in the metadata of the schema. `locate` gives the location of a new
     file of some name. No rows make no file.
@@ -184,12 +188,6 @@ def write_files(
     Raises:
         TransientError: The storage does not answer.
     """
-    return _write_groups(_groups(rows), rows.schema, storage, locate, target)
-
-
-def _write_groups(
-    groups: Iterator[pa.Table], columns: pa.Schema, storage: Storage, locate: Callable[[str], str], target: int
-) -> list[Written]:
     schema, files = pa.schema([_parquet_field(field) for field in columns]), list[Written]()
     for first in groups:
         location = locate(f"{uuid.uuid4()}.parquet")
@@ -215,7 +213,8 @@ def _write_file(groups: Iterator[pa.Table], schema: pa.Schema, storage: Storage,
     return Written(location, size, footers[0])
 
 
-def _groups(rows: pa.Table) -> Iterator[pa.Table]:
+def row_groups(rows: pa.Table) -> Iterator[pa.Table]:
+    """Rows in groups of about `GROUP_BYTES`."""
     size = max(1, rows.num_rows * GROUP_BYTES // max(1, rows.nbytes))
     for start in range(0, rows.num_rows, size):
         yield rows.slice(start, size)

@@ -57,10 +57,10 @@ class Schemas:
             raise RegistryError("It is unknown.")
         return [number for number, _ in enumerate(self.subjects[subject], 1)]
 
-    def version(self, subject: str, version: int | None = None) -> SubjectVersion:
+    def version(self, subject: str, version: int) -> SubjectVersion:
         """One version of a subject."""
-        schema_id = self.ids[self.subjects[subject][(version or 0) - 1]]
-        return SubjectVersion(subject, version or len(self.subjects[subject]), schema_id, self.schema(schema_id))
+        schema_id = self.ids[self.subjects[subject][version - 1]]
+        return SubjectVersion(schema_id, self.schema(schema_id))
 
     def message(self, name: str, **values: Any) -> bytes:
         """A framed datum."""

@@ -38,8 +38,7 @@ class RecordedRegistry:
             raise RegistryError(msg)
         return found
 
-    def version(self, subject: str, version: int | None = None) -> SubjectVersion:
+    def version(self, subject: str, version: int) -> SubjectVersion:
         """One version of a subject."""
-        number = version or max(self.versions(subject))
-        (found,) = [entry for entry in self.entries if (entry["subject"], entry["version"]) == (subject, number)]
-        return SubjectVersion(subject, number, found["id"], self.schemas[found["id"]])
+        (found,) = [entry for entry in self.entries if (entry["subject"], entry["version"]) == (subject, version)]
+        return SubjectVersion(found["id"], self.schemas[found["id"]])

@@ -3,6 +3,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -122,7 +123,7 @@ class Lake:
     clock: Clock = field(default_factory=Clock)
     writers: list[FakeWriter] = field(default_factory=list)
     snapshots: dict[tuple[str, ...], int] = field(default_factory=dict)
-    catalog: None = None
+    feed: Any = field(default_factory=lambda: SimpleNamespace(name="shop", epoch=1))
     confirm: Callable[[], None] = lambda: None
     parked: set[tuple[str, ...]] = field(default_factory=set)
 
@@ -133,9 +134,14 @@ class Lake:
         self.snapshots[table.identifier] = 1
         return table
 
-    def beside(self, identifier: tuple[str, ...]) -> FakeWriter | None:
-        """See `TargetTables.beside`."""
-        return next((FakeWriter(each.table) for each in self.writers if each.table.identifier == identifier), None)
+    @property
+    def catalog(self) -> Lake:
+        """Itself."""
+        return self
+
+    def load(self, identifier: tuple[str, ...]) -> FakeTable | None:
+        """See `Catalog.load`."""
+        return next((each.table for each in self.writers if each.table.identifier == identifier), None)
 
     def side_by_side(self, work: Callable[[Any], Any], items: Sequence[Any]) -> list[Any]:
         """See `TargetTables.side_by_side`."""
@@ -148,6 +154,7 @@ class Lake:
     def maintenance(self, begin: Callable[[Asking], None] = Asking.run, **settings: Any) -> Maintenance:
         """The maintenance of these tables."""
         self.monkeypatch.setattr(maintenance, "Upkeep", FakeUpkeep)
+        self.monkeypatch.setattr(maintenance, "TableWriter", lambda table, *_: FakeWriter(table))
         return Maintenance(MaintenanceSection(**settings), self, self.clock, begin)  # type: ignore[arg-type]
 
 

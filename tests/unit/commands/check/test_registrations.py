@@ -48,10 +48,10 @@ class MemoryRegistry:
         """Version numbers of a subject."""
         return list(range(1, len(self.texts[subject]) + 1))
 
-    def version(self, subject: str, version: int | None = None) -> SubjectVersion:
+    def version(self, subject: str, version: int) -> SubjectVersion:
         """One version of a subject."""
-        text = self.texts[subject][(version or 0) - 1]
-        return SubjectVersion(subject, version or 0, self.ids.index(text), RegistrySchema(text))
+        text = self.texts[subject][version - 1]
+        return SubjectVersion(self.ids.index(text), RegistrySchema(text))
 
     def schema(self, schema_id: int) -> RegistrySchema:
         """The schema of an id."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from applier.changefeed.table import ColumnType
-from applier.decode.canal.types import column_type
+from applier.decode.canal.decoder import column_type
 
 
 @pytest.mark.parametrize(

@@ -11,9 +11,8 @@ from applier.changefeed.event import Bootstrap, Op, Resolved, RowChange, SchemaC
 from applier.changefeed.table import Column, ColumnType, Index, TableName, TableVersion
 from applier.changefeed.types import OPEN, UINT64, TypeRules, column_arrow_type
 from applier.decode.debezium.ddl import Described
-from applier.decode.debezium.fields import ConnectField
 from applier.decode.debezium.json_decoder import DebeziumDecoder
-from applier.decode.debezium.rows import OWN, UNKNOWN_VERSION
+from applier.decode.debezium.rows import OWN, UNKNOWN_VERSION, ConnectField
 from applier.decode.options import DecoderOptions
 from applier.errors import DecodeError, IncompleteRow
 

@@ -123,12 +123,12 @@ def test_references_in_a_circle_are_refused(server: FakeRegistry) -> None:
 def test_subjects_versions_and_one_version(server: FakeRegistry) -> None:
     """Subjects, their versions and one version come as Confluent's interface gives them; slashes are quoted."""
     server.on("/subjects", Answer(200, ["a", "b/c"])).on("/subjects/b%2Fc/versions", Answer(200, [2, 1]))
-    server.on("/subjects/b%2Fc/versions/latest", Answer(200, {"version": 2, "id": 5, "schema": SCHEMA}))
+    server.on("/subjects/b%2Fc/versions/2", Answer(200, {"version": 2, "id": 5, "schema": SCHEMA}))
     registry = client(server.url)
 
     assert registry.subjects() == ["a", "b/c"]
     assert registry.versions("b/c") == [1, 2]
-    assert registry.version("b/c") == SubjectVersion("b/c", 2, 5, RegistrySchema(SCHEMA))
+    assert registry.version("b/c", 2) == SubjectVersion(5, RegistrySchema(SCHEMA))
     assert len(server.requests) == 3
 
 
@@ -157,20 +157,20 @@ def test_a_registry_without_modes_is_writable(server: FakeRegistry) -> None:
     """Apicurio has no /mode or an empty one; a registry that tells its mode is believed."""
     registry = client(server.url)
 
-    assert registry.mode() == "READWRITE"
+    assert registry.mode("a") == "READWRITE"
     server.on("/mode", Answer(204, b""))
-    assert registry.mode() == "READWRITE"
+    assert registry.mode("a") == "READWRITE"
     server.on("/mode", Answer(200, {"mode": "READONLY"}))
     assert registry.mode("a") == "READONLY"
 
 
 def test_the_compatibility_check_sends_the_schema_and_returns_the_reasons(server: FakeRegistry) -> None:
     """A coming schema is posted with verbose=true; verdict and messages come back."""
-    path = "/compatibility/subjects/a/versions/latest"
+    path = "/compatibility/subjects/a/versions/1"
     server.on(path, Answer(200, {"is_compatible": False, "messages": ["READER_FIELD_MISSING_DEFAULT_VALUE"]}))
     registry = client(server.url)
 
-    assert registry.check("a", SCHEMA) == Compatibility(False, ("READER_FIELD_MISSING_DEFAULT_VALUE",))
+    assert registry.check("a", SCHEMA, 1) == Compatibility(False, ("READER_FIELD_MISSING_DEFAULT_VALUE",))
     assert (server.requests[0].path, server.requests[0].body) == (f"{path}?verbose=true", {"schema": SCHEMA})
 
 

@@ -160,7 +160,7 @@ def test_a_zero_date_in_a_key_is_refused_with_the_setting_that_keeps_it(day: str
 
 
 def test_every_decoder_that_loses_something_says_so() -> None:
-    """What `Keys` goes by is the wire form alone."""
+    """What `to_column` goes by is the wire form alone."""
     options = DecoderOptions()
     wires = [SimpleDecoder(options).wire, OpenDecoder(options).wire, CanalJsonDecoder(options).wire]
     assert not any(wire.moved_years or wire.double_decimals for wire in wires)

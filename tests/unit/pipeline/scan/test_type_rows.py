@@ -55,7 +55,7 @@ def test_rows_that_are_all_bad_take_two_looks_each(monkeypatch: pytest.MonkeyPat
         looks.append(len(values))
         return to_array(values, *rest)
 
-    monkeypatch.setattr("applier.pipeline.scan.row_groups.to_array", counted)
+    monkeypatch.setattr("applier.decode.values.alike.to_array", counted)
     rows = 1_024
     values: Values = {"id": [str(row) for row in range(rows)], "a": ["x"] * rows, "b": [None] * rows}
 

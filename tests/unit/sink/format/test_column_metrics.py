@@ -131,7 +131,8 @@ def written(
     monkeypatch.setattr(file_writer, "GROUP_BYTES", 1000)
     schema = TableSchema.parse(schema_json(pa.schema(kinds)))
     table = file_writer.conform("t", pa.table(rows, schema=pa.schema(kinds)), schema)
-    [file] = file_writer.write_files(table, LocalStorage(), lambda name: str(folder / name))
+    groups = file_writer.row_groups(table)
+    [file] = file_writer.write_files(groups, table.schema, LocalStorage(), lambda name: str(folder / name))
     return metrics(file.footer, schema.fields, ["id"], properties), schema
 
 

@@ -14,7 +14,7 @@ from applier.sink.format.types import FIELD_ID, Field, TableSchema, schema_json
 from applier.sink.iceberg.files import DataFile, parse_plan
 from applier.sink.write import lookup
 from applier.sink.write.file_index import FileIndex, IndexedFile, read_index
-from applier.sink.write.file_writer import conform, write_files
+from applier.sink.write.file_writer import conform, row_groups, write_files
 from applier.sink.write.key_cache import FILE_ROWS
 from applier.sink.write.lookup import positions_of, remember
 from applier.sink.write.parquet import ParquetSource
@@ -224,7 +224,7 @@ def test_empty_plan_and_empty_keys_find_nothing(tmp_path: Path) -> None:
     assert positions_of([], pa.table({"id": [1]}), [LONG], STORAGE) == {}
     schema = TableSchema.parse(schema_json(pa.schema({"id": pa.int64()})))
     rows = conform("t", pa.table({"id": pa.array([], pa.int64())}), schema)
-    assert write_files(rows, STORAGE, lambda name: str(tmp_path / name)) == []
+    assert write_files(row_groups(rows), rows.schema, STORAGE, lambda name: str(tmp_path / name)) == []
 
 
 def _bare(path: str) -> dict[str, Any]:

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from collections.abc import Callable
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -110,7 +111,9 @@ def test_files_are_cut_at_the_target_size(tmp_path: Path, monkeypatch: pytest.Mo
     values = pa.table({"a.b": list(range(2000)), "1st": pa.array([Decimal(1)] * 2000)})
     rows = file_writer.sort(file_writer.conform("t", values, schema), [SortField("a.b")])
 
-    written = file_writer.write_files(rows, LocalStorage(), lambda name: str(tmp_path / "new" / name), 3000)
+    written = file_writer.write_files(
+        file_writer.row_groups(rows), rows.schema, LocalStorage(), lambda name: str(tmp_path / "new" / name), 3000
+    )
 
     assert [Path(file.path).stat().st_size for file in written] == [file.size for file in written]
     files = [pq.ParquetFile(file.path) for file in written]
@@ -129,9 +132,11 @@ def test_storage_that_fails_is_an_error_of_ours(tmp_path: Path) -> None:
     rows = file_writer.conform("t", pa.table({"a": [1]}), table(("a", pa.int64())))
 
     with pytest.raises(TransientError, match="Cannot write"):
-        file_writer.write_files(rows, LocalStorage(), lambda name: str(tmp_path / "file" / name))
+        file_writer.write_files(
+            file_writer.row_groups(rows), rows.schema, LocalStorage(), lambda name: str(tmp_path / "file" / name)
+        )
     with pytest.raises(TransientError, match="Cannot write /dev/full: No space left on device."):
-        file_writer.write_files(rows, LocalStorage(), lambda name: "/dev/full")
+        _written(rows, lambda name: "/dev/full")
 
 
 def test_rows_are_sorted_as_the_order_of_the_table_says() -> None:
@@ -143,3 +148,9 @@ def test_rows_are_sorted_as_the_order_of_the_table_says() -> None:
 
     assert found["n"].to_pylist() == [4, 1, 3, 0, 2]
     assert backwards["n"].to_pylist() == [2, 0, 3, 1, 4]
+
+
+def _written(
+    rows: pa.Table, locate: Callable[[str], str], target: int = file_writer.TARGET_BYTES
+) -> list[file_writer.Written]:
+    return file_writer.write_files(file_writer.row_groups(rows), rows.schema, LocalStorage(), locate, target)
