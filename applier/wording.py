@@ -306,6 +306,13 @@ def stands_still(resolved_ts: int) -> str:
     return f"The feed stands still since {since}: the source answers, but no watermark above {resolved_ts} has come."
 
 
+def maintenance_behind(tables: int) -> str:
+    """That tables get more commits than they are maintained for, as one sentence."""
+    of = "1 table" if tables == 1 else f"{tables} tables"
+    what = f"The maintenance of {of} is behind by more than a fifth of a limit"
+    return f"{what}: raise run.freshness_seconds, or maintain with other tools (docs/maintenance.md)."
+
+
 def catching_up(behind: str, left: str) -> str:
     """How far a changefeed is that catches up, as one sentence.
 

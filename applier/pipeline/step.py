@@ -214,8 +214,8 @@ class Pipeline:
         # How long this checkpoint takes shows once it is written: it has the figure of the one before.
         spent = milliseconds({**stopwatch.seconds, **self._last_checkpoint})
         figures = replace(scan.results, fates=self._applier.fates).counts
-        figures = {**figures, "maintenance_behind": len(self.maintenance.behind)}
-        counts = {**figures, "tables": tables, "backlog": found.backlog(next_offsets), **spent}
+        behind = {"maintenance_behind": worn} if (worn := len(self.maintenance.behind)) else {}
+        counts = {**figures, **behind, "tables": tables, "backlog": found.backlog(next_offsets), **spent}
         is_read = self._is_read(upto, is_end=found.is_complete(next_offsets) and not scan.results.held)
         table_records.settle(self.state, self.targets, is_read=is_read)
         done = [ddl.barrier.change.id for ddl in scan.ddl]
@@ -273,6 +273,7 @@ class Pipeline:
                 "missing": sum(found.empty.values()),
                 "dead_letters": len(scan.bad),
                 "not_found": self._applier.not_found.count,
+                "maintenance_behind": len(self.maintenance.behind),
             }
             | (self._mended if moved else {}),
         )

@@ -320,6 +320,8 @@ def _notes(facts: Facts, tables: Sequence[TableProgress], silent: float, config:
         yield Trouble(f"The snapshots of the cut have expired in {names}: the heads show the same rows, or newer.")
     parked = [table for table in tables if table.is_on_purpose]
     yield from lacking(parked, _lacking(parked, last), config.path)
+    if behind := last.counts.get("maintenance_behind", 0):
+        yield Trouble(wording.maintenance_behind(behind))
     if facts.letters:
         yield Trouble(f"{counted(len(facts.letters), 'message was', 'messages were')} set aside as dead letters.")
 

@@ -147,6 +147,7 @@ METRICS = (
         "When the newest checkpoint was written, which shows that the process lives.",
         absent=_BEGUN,
     ),
+    Metric("maintenance_behind", "gauge", "Tables a fifth or more beyond a limit of maintenance.", absent=_STEPPED),
     Metric("compacted_files", "counter", "Data files that maintenance rewrote."),
     Metric("removed_delete_files", "counter", "Deletion vectors, or position delete files, that went with them."),
     Metric("merged_manifests", "counter", "Manifests that maintenance merged."),
@@ -228,7 +229,9 @@ class Exposition:
         """Count what a step did, or how much is left where it found nothing to do."""
         status = step.status
         # Made anew each time, as another thread may be reading it.
-        self._left = self._left | {"backlog_messages": status.backlog, "waiting_rows": status.waiting}
+        behind = status.notes.get("maintenance_behind", 0)
+        left = {"backlog_messages": status.backlog, "waiting_rows": status.waiting, "maintenance_behind": behind}
+        self._left = self._left | left
         failed = _failed(state)
         for table in failed - self._failed:
             self._failures[table] = self._failures.get(table, 0) + 1
