@@ -31,12 +31,14 @@ class Feed:
         topic: Its name.
         protocol: As `bench.scenario` names it.
         registry: Address of the schema registry, for Avro.
+        settings: Sections of the job's configuration beside those that every run has.
     """
 
     bootstrap: str
     topic: str
     protocol: str
     registry: str | None = None
+    settings: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,6 +110,7 @@ def write_config(feed: Feed, lake: Lake, messages_per_step: int | None, spark: M
         "catalog": {"name": lake.name, **lake.properties},
         "tables": {"include": [f"{DATABASE}.*"]},
         "spark": spark or SPARK,
+        **feed.settings,
     }
     if feed.registry:
         sections["registry"] = {"url": feed.registry}

@@ -117,7 +117,7 @@ class Playground:
         case = scenario.cases[number]
         topic = f"{scenario.name}-{number}"
         if case.protocol != "avro":
-            return ENCODERS[case.protocol](), Feed(self.broker.bootstrap, topic, case.protocol)
+            return ENCODERS[case.protocol](), Feed(self.broker.bootstrap, topic, case.protocol, settings=case.settings)
         registry = self.registry()
         tables = case.workload.tables
         keys = [registry.register(f"{topic}-key", avro.key_schema(each, tables)) for each in range(tables)]

@@ -29,12 +29,16 @@ class Footprint:
         added_bytes: Bytes of all files added, data and deletes.
         data_files: Data files that a reader must open.
         delete_files: Files of deletes that it must open as well: position deletes, deletion vectors, equality deletes.
+        most_snapshots: Snapshots that the table keeps which keeps most.
+        most_files: Data files of the table that has most.
     """
 
     commits: int = 0
     added_bytes: int = 0
     data_files: int = 0
     delete_files: int = 0
+    most_snapshots: int = 0
+    most_files: int = 0
 
     def __add__(self, other: Footprint) -> Footprint:
         return Footprint(
@@ -42,6 +46,8 @@ class Footprint:
             self.added_bytes + other.added_bytes,
             self.data_files + other.data_files,
             self.delete_files + other.delete_files,
+            max(self.most_snapshots, other.most_snapshots),
+            max(self.most_files, other.most_files),
         )
 
     def since(self, before: Footprint) -> Footprint:
@@ -51,6 +57,8 @@ class Footprint:
             self.added_bytes - before.added_bytes,
             self.data_files,
             self.delete_files,
+            self.most_snapshots,
+            self.most_files,
         )
 
 
@@ -118,10 +126,13 @@ def _footprint(table: Any) -> Footprint:
         return Footprint()
     current = _summary(table.current_snapshot())
     return Footprint(
-        commits=len(summaries),
+        # Those that have expired count as well: each commit takes the next number.
+        commits=int(table.metadata.last_sequence_number),
         added_bytes=sum(int(summary.get("added-files-size", 0)) for summary in summaries),
         data_files=int(current.get("total-data-files", 0)),
         delete_files=int(current.get("total-delete-files", 0)),
+        most_snapshots=len(summaries),
+        most_files=int(current.get("total-data-files", 0)),
     )
 
 

@@ -225,7 +225,10 @@ def _left(table: Table, entry: Entry) -> list[str]:
     ratio = left.added_bytes / (table.events * table.row_bytes) if table.row_bytes else 0.0
     added = f"{left.added_bytes / 1e6:.1f} MB added ({ratio:.2f} x the bytes of as many rows)"
     files = f"to read {left.data_files} data files and {left.delete_files} files of deletes"
-    lines = [f"{entry.name} left: {left.commits} commits, {added}, {files}"]
+    most = f"the table with most has {left.most_files} data files, or {left.most_snapshots} snapshots"
+    lines = [f"{entry.name} left: {left.commits} commits, {added}, {files}; {most}"]
+    if waits := [float(line.fields.get("maintain_seconds", 0)) for line in entry.run.steps]:
+        lines.append(f"{entry.name} maintenance: the longest wait of a step for it {max(waits):.2f} s")
     if entry.read_cpu is not None and table.compact_read_cpu:
         times = entry.read_cpu / table.compact_read_cpu
         lines.append(f"{entry.name} full read: {entry.read_cpu:.1f} CPU s, {times:.2f} x that of a compact copy")

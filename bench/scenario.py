@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
 
 from bench.topic.events import Workload
 
@@ -18,12 +20,14 @@ class Case:
         workload: What happens upstream.
         protocol: How TiCDC writes it.
         settled: Events that have been applied before the measured run starts.
+        settings: Sections of the job's configuration.
     """
 
     label: str
     workload: Workload
     protocol: str = "canal-json"
     settled: int = 0
+    settings: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,6 +115,12 @@ def scenarios(*, quick: bool, tables: int | None = None) -> dict[str, Scenario]:
             live=True,
         ),
         Scenario(
+            "upkeep",
+            "a feed that goes on over tables that need maintenance all the time: how far beyond their limits they are",
+            (_worn(size(900, 60), tables or size(20, 5)),),
+            live=True,
+        ),
+        Scenario(
             "resume",
             "a feed that goes on while a table is parked and brought back: what the others wait for it",
             (_live(size(60, 30), size(100, 20)),),
@@ -163,6 +173,13 @@ def _many_tables(tables: int) -> Case:
 def _live(seconds: int, tables: int) -> Case:
     """A thousand events a second over some tables."""
     return Case(f"1,000 events/s over {tables} tables", Workload(1_000 * seconds, tables=tables, rate=1_000))
+
+
+def _worn(seconds: int, tables: int) -> Case:
+    """Each table gets a commit a second, and keeps sixty snapshots."""
+    workload = Workload(15 * tables * seconds, tables=tables, rate=15 * tables)
+    settings = {"maintenance": {"snapshots": 60, "small_files": 50}}
+    return Case(f"{15 * tables:,} events/s over {tables} tables", workload, settings=settings)
 
 
 def _backlog(events: int) -> Case:

@@ -282,6 +282,23 @@ def test_each_byte_comes_once_whatever_is_looked_up_before_a_window(spark: Spark
     source.close()
 
 
+@pytest.mark.parametrize("partitions", [1, 17, 300])
+def test_partitions_are_read_one_at_a_time(spark: SparkSession, kafka: Broker, partitions: int) -> None:
+    """However many there are: a consumer that is made anew for more of them does not wait for those of before."""
+    topic = f"reads-{partitions}"
+    kafka.create_topic(topic, partitions)
+    producer = Producer({"bootstrap.servers": kafka.bootstrap})
+    for partition in range(partitions):
+        producer.produce(topic, b"%d" % partition, partition=partition)
+    assert not producer.flush(60)
+
+    with closing(_source(spark, kafka, topic)) as source:
+        for places in (range(partitions), [0, partitions - 1]):
+            for partition in places:
+                window = Window({TopicPartition(topic, partition): OffsetRange(0, 1)})
+                assert [row["value"] for row in rows_of(source.collect(window))] == [b"%d" % partition]
+
+
 def test_nothing_of_nothing(source: KafkaSource) -> None:
     """A window without partitions needs no broker."""
     assert source.read(Window({})) == {}

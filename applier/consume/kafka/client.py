@@ -103,14 +103,14 @@ class ForwardConsumer:
         # A read that does not come to its end leaves no position that is certain.
         at, self._at = self._at, {}
         places = self._places if at else {}
-        new = java.places(self._jvm, (place for place in starts if place not in places))
-        self._places = places | new
-        size = fetch_size(len(self._places))
-        if self.java is None or size != self._fetch_size:
+        number = len({*places, *starts})
+        if self.java is None or fetch_size(number) < self._fetch_size:
             self.close()
-            self.java, self._fetch_size = java.consumer(self._jvm, in_bulk(self._options, len(self._places))), size
-            at = {}
-        self._others = at
+            self.java, self._fetch_size = java.consumer(self._jvm, in_bulk(self._options, number)), fetch_size(number)
+            # It knows no position of those that this read leaves out, and would refuse to read beside them.
+            at, places = {}, {}
+        new = java.places(self._jvm, (place for place in starts if place not in places))
+        self._others, self._places = at, places | new
         if new or not at:
             self.java.assign(java.listed(self._jvm, self._places.values()))
         chosen = {place: self._places[place] for place in starts}
