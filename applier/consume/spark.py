@@ -25,6 +25,7 @@ from applier.consume.kafka.admin import KafkaAdmin
 from applier.consume.kafka.client import FETCH_SIZE, KafkaClient, KafkaSilentError
 from applier.consume.kafka.spark import in_blocks, topic_blocks
 from applier.consume.source import Blocks
+from applier.consume.staging_folder import full_temporary_folder
 from applier.consume.tasks.plan import readings
 from applier.consume.tasks.spark import is_result_too_large
 from applier.consume.window_size import Limits
@@ -273,4 +274,6 @@ def read_refusal(error: Exception, options: Mapping[str, str] = MappingProxyType
         return SourceLost(f"Kafka no longer has the offsets to read: {told(chain)}", "see docs/runbook.md.")
     if lasting := refusal("Messages cannot be read", chain, (*KAFKA, *SPARK)):
         return lasting
+    if any(cause.kind == "IOException" for cause in chain) and (full := full_temporary_folder()) is not None:
+        return full
     return TransientError(f"Reading from Kafka failed: {told(chain)}", _AGAIN)

@@ -10,9 +10,13 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
+from applier.errors import TransientError
 from applier.runtime.stop_requests import STOPPING
 
 _PREFIX = "applier-staging-"
+
+_LITTLE_BYTES = 16 << 20
+"""Free bytes of a full folder: what a poll of messages did not fit into."""
 
 
 @contextmanager
@@ -32,6 +36,16 @@ def staging_folder() -> Iterator[Path]:
     finally:
         shutil.rmtree(folder, ignore_errors=True)
         os.close(lock)
+
+
+def full_temporary_folder() -> TransientError | None:
+    """The error for messages that have no room on this machine; None while there is some."""
+    folder = tempfile.gettempdir()
+    if shutil.disk_usage(folder).free > _LITTLE_BYTES:
+        return None
+    error = TransientError(f"The temporary folder {folder} is full.", "free some of it, or set TMPDIR to another one.")
+    error.system = "other"
+    return error
 
 
 def _locked_folder() -> tuple[Path, int]:

@@ -26,7 +26,7 @@ KEPT_SECONDS = 300.0
 """Wall time whose share may be saved up while nothing is due."""
 
 LOOK_COMMITS = 20
-"""Commits to a table between two looks at its manifests and snapshots."""
+"""Commits to a table between two looks at its manifests, and at the snapshots that others made."""
 
 LOOK_SECONDS = 3600.0
 """Time between two looks at what only time changes."""
@@ -86,6 +86,7 @@ class _Memory:
         due: What is to be done, with the share of its limit that it has reached.
         head: Its head at the last look.
         commits: Looks that found another head.
+        snapshots: Those that it keeps, at least: as last read, and one for each head since.
         next_look: When to look at what only time changes; 0 before the first look.
         rests_until: When maintenance may be tried again.
         turn: Number of the unit of work that it had last; the table that waited longest comes first.
@@ -96,6 +97,7 @@ class _Memory:
     due: dict[Task, float] = field(default_factory=dict)
     head: int | None = None
     commits: int = 0
+    snapshots: int = 0
     next_look: float = 0.0
     rests_until: float = 0.0
     turn: int = 0
@@ -216,12 +218,15 @@ class Maintenance:
         memory.commits += has_moved
         if has_moved and "compact" in self.settings.tasks and (worn := upkeep.worn) >= 1:
             memory.due["compact"] = worn
-        if (has_moved and memory.commits % LOOK_COMMITS == 0) or is_time:
-            if upkeep.has_many_manifests:
-                memory.due["manifests"] = 1.0
-            snapshots = upkeep.snapshots
-            if snapshots > (1 if is_time and not is_first else DUE_SNAPSHOTS * self.settings.snapshots):
-                memory.due["expire"] = snapshots / self.settings.snapshots
+        is_turn = (has_moved and memory.commits % LOOK_COMMITS == 0) or is_time
+        if is_turn and upkeep.has_many_manifests:
+            memory.due["manifests"] = 1.0
+        memory.snapshots += has_moved
+        most = 1 if is_time and not is_first else DUE_SNAPSHOTS * self.settings.snapshots
+        if is_turn or (has_moved and memory.snapshots > most):
+            memory.snapshots = upkeep.snapshots
+            if memory.snapshots > most:
+                memory.due["expire"] = memory.snapshots / self.settings.snapshots
         if is_time:
             memory.next_look = now + LOOK_SECONDS
             if self._may_have_orphans(upkeep, is_first=is_first):

@@ -32,6 +32,7 @@ _RIGHTS = "check the log-in and the rights that the configuration gives for it."
 _NAMED = "asking again gives the same answer: check what the configuration names."
 _CERTIFICATE = "check the certificates: which authority the client trusts, and which host the server's is made for."
 _OPTIONS = "check the kafka.* options under [source.kafka]: names, files, passwords and the log-in."
+_EXPIRED = "the credentials of the storage have expired: renew them where the configuration takes them from."
 _SCHEME = "check the scheme of catalog.warehouse and catalog.io-impl: a warehouse on S3 needs S3FileIO."
 
 _AGAIN = ""
@@ -97,6 +98,7 @@ _CODES: dict[System, dict[str, str]] = {
             NoSuchBucketException, AWS NoSuchBucket, AWS PermanentRedirect, AWS AuthorizationHeaderMalformed,
             ParentNotDirectoryException
         """,
+        _EXPIRED: "AWS ExpiredToken, AWS TokenRefreshRequired, AWS RequestExpired",
         _AGAIN: "AWS 5, AWS 429, AWS SlowDown",
         _SCHEME: "UnsupportedFileSystemException",
     },

@@ -337,5 +337,14 @@ def _identities(file: DataFile) -> frozenset[tuple[str, Any]]:
 
 
 def properties_of_new() -> dict[str, str]:
-    """Properties of a table that is created: it has no orphans yet, and its metadata files do not pile up."""
-    return {ORPHANS_REMOVED_AT: str(unix_ms()), "write.metadata.delete-after-commit.enabled": "true"}
+    """Properties of a table that is created: it has no orphans yet, and its metadata files do not pile up.
+
+    Nor do manifests, which commits bring together: each holds files that a compaction takes out, and is written again.
+    """
+    return {
+        ORPHANS_REMOVED_AT: str(unix_ms()),
+        "write.metadata.delete-after-commit.enabled": "true",
+        "commit.manifest.min-count-to-merge": "10",
+        # What is written again with each tenth commit stays small, however many files the table has.
+        "commit.manifest.target-size-bytes": str(1 << 20),
+    }

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import tempfile
+import time
 import uuid
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -136,7 +137,8 @@ def _in_one_request(system: S3FileSystem) -> S3FileSystem:
 def storage_of(location: str, properties: Mapping[str, str], otherwise: Callable[[], Storage]) -> Storage:
     """The storage that a table's location is in, by the properties of its FileIO.
 
-    Where Python has no way to this scheme, `otherwise` gives the storage.
+    Where Python has no way to it, `otherwise` gives the storage: for good where it knows no such scheme or lacks a
+    library, and for a minute where it got no answer, which may come the next time.
     """
     if is_local(location):
         return LocalStorage()
@@ -145,10 +147,19 @@ def storage_of(location: str, properties: Mapping[str, str], otherwise: Callable
     try:
         return _reached(location, properties)
     except (TransientError, ImportError, ValueError) as error:
-        logger().warning(
-            "Python cannot reach the storage, so files go through the JVM", location=location, error=str(error)
-        )
+        bucket = _bucket(location)
+        if _UNREACHED.get(bucket, 0.0) < time.monotonic():
+            _UNREACHED[bucket] = time.monotonic() + _ASKED_AGAIN_SECONDS
+            logger().warning(
+                "Python cannot reach the storage, so files go through the JVM", location=location, error=str(error)
+            )
         return otherwise()
+
+
+_UNREACHED: dict[str, float] = {}
+"""Buckets that did not answer, and until when they are not asked again, by `time.monotonic`."""
+
+_ASKED_AGAIN_SECONDS = 60.0
 
 
 _REACHED: OrderedDict[tuple[str, frozenset[tuple[str, str]]], RemoteStorage] = OrderedDict()
@@ -159,16 +170,21 @@ _MOST = 64
 
 def _reached(location: str, properties: Mapping[str, str]) -> RemoteStorage:
     """A storage that has answered once; its connections serve all tables of a bucket that share credentials."""
-    bucket = "/".join(location.split("/", 3)[:3])
-    key = bucket, frozenset(properties.items())
+    key = _bucket(location), frozenset(properties.items())
     storage = _REACHED.get(key)
     if storage is None:
+        if _UNREACHED.get(key[0], 0.0) >= time.monotonic():
+            raise TransientError(f"{key[0]} did not answer, and is asked again later.")
         storage = RemoteStorage(properties, location)
         storage.probe(location)
         _REACHED[key] = storage
         if len(_REACHED) > _MOST:
             _REACHED.popitem(last=False)
     return storage
+
+
+def _bucket(location: str) -> str:
+    return "/".join(location.split("/", 3)[:3])
 
 
 def is_local(location: str) -> bool:

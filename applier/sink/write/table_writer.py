@@ -17,6 +17,7 @@ from applier.runtime.outages import OUTAGES
 from applier.sink.commit.committer import Committer
 from applier.sink.commit.foreign_commits import own_columns
 from applier.sink.commit.stamp import Stamp
+from applier.sink.format.storage import is_local
 from applier.sink.format.types import Field
 from applier.sink.iceberg.commit import Change
 from applier.sink.iceberg.files import DataFile, JavaStorage
@@ -189,6 +190,10 @@ class TableWriter:
             CheckpointConflict: Another applier wrote the table.
             TransientError: Storage or catalog did not answer.
         """
+        if isinstance(self.storage, JavaStorage) and not is_local(self.table.location):
+            # What did not answer Python before may do so now.
+            self.storage = storage_for(self.table)
+            self._new_keys = NewKeySample(str(self.table), self.storage)
         for attempt in self._committer.attempts(stamp):
             yield self._attempt(attempt, work, stamp)
         work.snapshot_id, work.seconds = self._committer.made, time.perf_counter() - work.start

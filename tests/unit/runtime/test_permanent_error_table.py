@@ -27,6 +27,7 @@ DRIVER = 'put the jar of the JDBC driver of this database on this machine, and i
 NAMED = "asking again gives the same answer"
 CERTIFICATE = "check the certificates"
 OPTIONS = "check the kafka.* options"
+EXPIRED = "the credentials of the storage have expired"
 SCHEME = "check the scheme of catalog.warehouse"
 
 LASTING: dict[tuple[System, str], list[str]] = {
@@ -64,6 +65,7 @@ LASTING: dict[tuple[System, str], list[str]] = {
         "NoSuchBucketException", "AWS NoSuchBucket", "AWS PermanentRedirect", "AWS AuthorizationHeaderMalformed",
         "ParentNotDirectoryException",
     ],
+    ("storage", EXPIRED): ["AWS ExpiredToken", "AWS TokenRefreshRequired", "AWS RequestExpired"],
     ("storage", SCHEME): ["UnsupportedFileSystemException"],
     ("spark", MISSING): ["DATA_SOURCE_NOT_FOUND"],
     ("spark", NAMED): ["AnalysisException", "ExtendedAnalysisException", "ParseException"],

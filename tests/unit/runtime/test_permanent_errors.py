@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import shutil
 import signal
+import tempfile
 import threading
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -11,6 +14,7 @@ from pyspark.errors import AnalysisException, PySparkImportError, PythonExceptio
 
 from applier.consume.spark import read_refusal
 from applier.errors import OutsideRefused, TerminalError, TransientError
+from applier.runtime.outages import system_of
 from applier.runtime.retry import with_retry
 from applier.runtime.stop_requests import STOPPING, StopRequested, stop_signals
 
@@ -42,6 +46,20 @@ def test_a_failed_read_is_told_for_what_it_is(error: Exception, kind: type[Excep
     """A missing package or right stops the run; a broker that does not answer is asked again."""
     with pytest.raises(kind, match=sentence):
         raise read_refusal(error)
+
+
+def test_a_full_temporary_folder_is_no_outage_of_kafka(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Messages go through a file there: the sentence names the folder, and no alert sends anybody to the brokers."""
+    error = RuntimeError("java.io.IOException: No space left on device")
+    assert "Kafka" in str(read_refusal(error))
+
+    monkeypatch.setattr(shutil, "disk_usage", lambda _: SimpleNamespace(free=4096))
+    found = read_refusal(error)
+
+    assert str(found) == (
+        f"The temporary folder {tempfile.gettempdir()} is full. Hint: free some of it, or set TMPDIR to another one."
+    )
+    assert system_of(found) == "other"
 
 
 def test_a_failed_read_does_not_repeat_secrets() -> None:

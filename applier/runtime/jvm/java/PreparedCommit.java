@@ -103,7 +103,7 @@ public class PreparedCommit {
       return rewrite(table, transaction, change, specs);
     }
     if (change.get("deletes").size() == 0) {
-      AppendFiles append = transaction.newFastAppend();
+      AppendFiles append = transaction.newAppend();
       for (Object row : change.get("rows")) {
         append.appendFile((DataFile) file(row, specs));
       }

@@ -58,6 +58,30 @@ def test_scheme_that_python_does_not_know_goes_through_iceberg(tmp_path: Path) -
     assert isinstance(storage_of(str(tmp_path), {}, lambda: fallback), LocalStorage)
 
 
+def test_a_storage_that_fails_once_is_asked_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its files go through the JVM for a minute, not for good; meanwhile it is not asked for each table."""
+    answers, now, fallback = [TransientError("503"), TransientError("503")], [1000.0], LocalStorage()
+    asked = list[str]()
+
+    def probe(_: RemoteStorage, location: str) -> None:
+        asked.append(location)
+        if answers:
+            raise answers.pop()
+
+    def found(table: str) -> object:
+        return storage_of(f"s3://fails-once/{table}", {}, lambda: fallback)
+
+    monkeypatch.setattr(RemoteStorage, "probe", probe)
+    monkeypatch.setattr("time.monotonic", lambda: now[0])
+    assert [found(table) is fallback for table in "ab"] == [True, True]
+    now[0] += 61
+    assert found("b") is fallback
+    now[0] += 61
+    assert isinstance(found("a"), RemoteStorage)
+    assert found("b") is found("a")
+    assert [location[-1] for location in asked] == ["a", "b", "a"]
+
+
 def test_remote_storage_reads_what_it_wrote(tmp_path: Path) -> None:
     """PyIceberg's FileIO serves as storage; a missing file is an error of ours."""
     storage = RemoteStorage({}, f"file://{tmp_path}")
