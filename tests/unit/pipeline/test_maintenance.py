@@ -108,6 +108,7 @@ class FakeUpkeep:
 
     def expire(self, cut: int | None) -> dict[str, int]:
         """Do one unit."""
+        self.writer.table.snapshots = 1
         return {"expired": self.writer.table.unit(f"expire down to {cut}")}
 
     def remove_orphans(self) -> dict[str, int]:
