@@ -85,9 +85,10 @@ def init(  # noqa: PLR0913 - each is an option
     set_up_logging()
     given = {"topics": split(topics), "topic_pattern": topic_pattern, "kafka.bootstrap.servers": servers}
     section = {key: value for key, value in given.items() if value} | options(kafka or [], "--kafka")
+    lake = {"type": catalog, "uri": uri, "warehouse": warehouse}
     extra = options(catalog_option or [], "--catalog-option")
-    answers = Answers(section, name, protocol, registry, catalog, uri, warehouse, extra)
-    write(file, answers, say=say, force=force)
+    known = extra | {key: value for key, value in lake.items() if value is not None}
+    write(file, Answers(section, name, protocol, registry, known), say=say, force=force)
 
 
 @app.command(epilog=examples("run -c applier.toml", "run -c applier.toml --once --log-level warning"))
