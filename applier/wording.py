@@ -98,14 +98,12 @@ def alike(tables: Iterable[tuple[TableName, Completeness]]) -> list[tuple[list[T
 
 def way_out(names: Sequence[TableName], known: Completeness, config: str) -> str:
     """What makes tables live again of which the same is known; `config` is the path of the configuration file."""
-    if known.is_due:
-        again = _once_parked(names, known, config) if known.why in (Why.DDL, Why.ROW, Why.TABLE) else ""
-        return f"`applier run -c {config}` brings {_them(names)} back{again}."
-    return f"{_way_out(names, known, config)}."
-
-
-def _once_parked(names: Sequence[TableName], known: Completeness, config: str) -> str:
-    return f"; if {'they are' if len(names) > 1 else 'it is'} parked again: {_way_out(names, known, config)}"
+    found = _way_out(names, known, config)
+    if not known.is_due:
+        return f"{found}."
+    may_fail = known.why in (Why.DDL, Why.ROW, Why.TABLE)
+    again = f"; if {'they are' if len(names) > 1 else 'it is'} parked again: {found}" if may_fail else ""
+    return f"`applier run -c {config}` brings {_them(names)} back{again}."
 
 
 def _way_out(names: Sequence[TableName], known: Completeness, config: str) -> str:
