@@ -239,8 +239,9 @@ def _snapshot(found: pyiceberg.table.snapshots.Snapshot) -> Snapshot:
 
 @contextmanager
 def reported(what: str, kind: str = "") -> Iterator[None]:
-    """Wrap what PyIceberg and its libraries raise. Their own texts may show addresses with passwords.
+    """Raise what PyIceberg and its libraries do as TransientError, or as ConfigError where a library is missing.
 
+    Their own texts may show addresses with passwords.
     The type of the catalog names the extra where PyIceberg does not name the module that it misses.
     """
     try:

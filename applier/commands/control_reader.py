@@ -33,10 +33,7 @@ _FOLD_BYTES = 4 << 20
 def newest_checkpoint(config: Config) -> Checkpoint | None:
     """The newest checkpoint of a changefeed, for which its catalog is opened; None where it never ran.
 
-    Raises:
-        ConfigError: The catalog cannot be read without Spark.
-        TransientError: The catalog or its storage does not answer.
-        TerminalError: See `ControlView.checkpoint`.
+    Raises what `open_lake` and `ControlView.checkpoint` do.
     """
     with open_lake(config.catalog) as lake:
         return ControlView(lake, config.changefeed.name).checkpoint()
@@ -46,7 +43,7 @@ class ControlView:
     """What the control tables of one changefeed say now. No method writes anything.
 
     Every method raises TransientError if the catalog or its storage does not answer, and TableMismatch where a control
-    table has other columns.
+    table, or what it holds, is of another form.
     """
 
     def __init__(self, lake: Lake, changefeed: str) -> None:
@@ -58,12 +55,7 @@ class ControlView:
         return namespace(self._changefeed), kind.name
 
     def checkpoint(self) -> Checkpoint | None:
-        """The newest checkpoint; None for a changefeed that never ran.
-
-        Raises:
-            TableMismatch: It, or the table, is of another form.
-            TerminalError: It is damaged.
-        """
+        """The newest checkpoint; None for a changefeed that never ran. Raises TerminalError for a damaged one."""
         table = self._lake.table(self.name(CHECKPOINTS))
         newest = table.properties.get(STEP, "") if table else ""
         return rows.newest_checkpoint(self._rows(CHECKPOINTS, f"step = {newest}" if newest.isdecimal() else "true"))
@@ -71,9 +63,7 @@ class ControlView:
     def recent(self, newest: Checkpoint) -> Iterator[Checkpoint]:
         """The newest checkpoints that can be read without the old ones, newest first; heartbeats are among them.
 
-        Raises:
-            TableMismatch: One is of another form.
-            TerminalError: One is damaged.
+        Raises TerminalError for a damaged one.
         """
         only = f"step > {newest.step - RECENT} AND step < {newest.step}"
         found = self._lake.rows(self.name(CHECKPOINTS), ("step", "checkpoint"), only, most_bytes=_FOLD_BYTES)

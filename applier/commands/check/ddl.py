@@ -50,11 +50,7 @@ def answers(
     """What becomes of each Iceberg table under a coming DDL, in the order of its actions.
 
     `registered` are the newest registered versions. Without `carries_ddl` the feed has no message for the DDL, and only
-    new columns of rows show it.
-
-    Raises:
-        SchemaChangeRefused: The DDL names a column that its table does not have, or adds one that it has.
-        TransientError: The catalog does not answer.
+    new columns of rows show it. Raises what `refuse_unknown` does, and TransientError if the catalog does not answer.
     """
     names = dict.fromkeys(name for action in actions for name in named(action))
     for action in actions:

@@ -43,9 +43,7 @@ _TYPES = {
 def tracked(lake: Lake, changefeed: str) -> Tables:
     """The upstream tables of a changefeed as its newest checkpoint left them; none for one that never ran.
 
-    Raises:
-        TransientError: The catalog does not answer.
-        TerminalError: The control tables hold something that this applier does not read.
+    Raises what `ControlView` does, and TerminalError for a description of a table that this applier does not read.
     """
     view = ControlView(lake, changefeed)
     versions = _versions(view)

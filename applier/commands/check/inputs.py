@@ -45,9 +45,7 @@ class Sides:
     def load(self, registry: SchemaRegistry, *, everything: bool) -> None:
         """Load the subjects of the changefeed; with `everything` all of them, although only one is to be reported.
 
-        Raises:
-            RegistryError: The registry refuses to answer.
-            TransientError: It cannot be reached.
+        Raises what `RegistrySubjects.load` does.
         """
         protocol, kafka = self.config.changefeed.protocol, self.config.source.kafka
         named, admits = topic_subjects(kafka.topics, protocol) if kafka else frozenset(), self.config.filter.admits

@@ -181,12 +181,7 @@ def shown(
     registry: RegistrySection | None,
     protocol: str | None,
 ) -> Findings:
-    """What the messages at both ends of each partition are; those of a protocol that is named, if it reads any.
-
-    Raises:
-        TransientError: The source or the registry does not answer.
-        OutsideRefused: The messages may not be read.
-    """
+    """What the messages at both ends of each partition are; those of a protocol that is named, if it reads any."""
     messages: list[Mapping[str, Any]] = []
     for place, span in bounds.items():
         middle = min(span.end, span.start + _EACH)
