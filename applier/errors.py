@@ -85,7 +85,10 @@ class TerminalError(ApplierError):
     """
 
     ddl = 0
-    tables: tuple[Any, ...] = ()
+
+    def __init__(self, what: str, hint: str = "", tables: Sequence[Any] = ()) -> None:
+        super().__init__(what, hint)
+        self.tables = tuple(tables)
 
 
 class DecodeError(TerminalError):
@@ -100,8 +103,7 @@ class DecodeError(TerminalError):
     """
 
     def __init__(self, what: str, hint: str = "", tables: Sequence[Iterable[str]] = (), commit_ts: int = 0) -> None:
-        super().__init__(what, hint)
-        self.tables = tuple(tables)
+        super().__init__(what, hint, tables)
         self.commit_ts = commit_ts
 
     def concern(self, table: Iterable[str] | None, commit_ts: int = 0) -> None:
@@ -122,11 +124,7 @@ class DecodeError(TerminalError):
 
 
 class BatchRefused(DecodeError):
-    """A message of several rows that cannot all be read.
-
-    Attributes:
-        events: What it holds, in order: the events that can be read, and an error for each that cannot.
-    """
+    """A message of several rows that cannot all be read: in order its events, and an error for each that cannot be."""
 
     def __init__(self, what: str, hint: str = "", events: Sequence[Any] = ()) -> None:
         super().__init__(what, hint)
@@ -190,10 +188,6 @@ class SourceLost(TerminalError):
 
 class RangeRefused(TerminalError):
     """A range that, read again, would leave out rows or let older values win; its tables are () for all in it."""
-
-    def __init__(self, what: str, hint: str = "", tables: Sequence[object] = ()) -> None:
-        super().__init__(what, hint)
-        self.tables = tuple(tables)
 
 
 class TableIncomplete(TerminalError):

@@ -259,13 +259,8 @@ def register_again(name: TableName, catalog: str, table: str, config: str) -> st
 
 
 def set_again(name: TableName, call: str, bound: str, config: str) -> str:
-    """What makes a table whole that was rolled back.
-
-    Args:
-        name: The table.
-        call: The SQL that sets it to its newest snapshot; "" where that has expired.
-        bound: Where a repair begins.
-        config: Path of the configuration file.
+    """What makes a table whole that was rolled back: a call in SQL that sets it to its newest snapshot, "" where that
+    has expired, or a repair that begins at a bound.
     """
     repair = f"`applier backfill -c {config} --from {bound} --repair --tables {option([name])}`"
     if not call:
@@ -307,9 +302,7 @@ def stands_still(resolved_ts: int) -> str:
 def catching_up(behind: str, left: str) -> str:
     """How far a changefeed is that catches up, as one sentence.
 
-    Args:
-        behind: The lag of its tables; "" before the first watermark is applied.
-        left: What is still to be read; "" where that is unknown.
+    Its tables lag `behind`, "" before the first watermark is applied; what is `left` to read is "" where unknown.
     """
     to_read = f", with {left} to read" if left else ""
     return f"The tables are {behind} behind and catch up{to_read}." if behind else "The first messages are being read."

@@ -107,8 +107,8 @@ def ask(config: Config, kind: Kind, rules: Sequence[str], why: str, say: Say, *,
     """Have something done to the tables of some filter rules, for a reason; returns the outcome.
 
     While another process holds the changefeed, it does so between two steps, and this waits for it. Otherwise this
-    process takes the changefeed for as long as that takes, in a session of its own unless it is given one. The request
-    is kept before anything is done for it: whatever dies, it is carried out once, by the next process if need be.
+    process takes the changefeed for as long as that takes. The request is kept before anything is done for it: whatever
+    dies, it is carried out once, by the next process if need be.
 
     Raises:
         ConfigError: It cannot be done as it was asked for.
