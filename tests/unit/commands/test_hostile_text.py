@@ -81,7 +81,7 @@ def walk(value: Any) -> Iterator[str]:
 
 def test_the_list_of_ddl_is_escaped(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     """Names, reasons and statements of `applier ddl list`."""
-    item = DdlReport(1, "", *[HOSTILE] * 5, "")
+    item = DdlReport(1, "", HOSTILE, HOSTILE, HOSTILE, HOSTILE, HOSTILE, "")
     monkeypatch.setattr(ddl, "listed", lambda _: [item])
     monkeypatch.setattr(settings, "load", lambda _: None)
 
