@@ -24,8 +24,8 @@ from applier.watch.report import DdlReport
 _LISTED = 1000
 """Decisions that `ddl list` shows, the newest."""
 
-
 _KEYS = ("commit_ts", "table", "kind", "decision", "reason", "sql")
+"""What its JSON has of each DDL."""
 
 
 def listed(config: Config) -> list[DdlReport]:
