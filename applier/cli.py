@@ -13,9 +13,9 @@ import typer
 from typer.main import get_command
 
 from applier.changefeed.filter import rules_of
-from applier.commands import dead_letters_cli
 from applier.commands.tables import cli as tables_cli
 from applier.commands.tables.cli import ConfigFile, LogLevel, Tables, TakeOver, examples, loaded, say, with_file
+from applier.errors import ConfigError
 from applier.runtime.escaping import escaped
 from applier.runtime.process_end import Ending, ending_of, flushed, with_streams
 
@@ -31,7 +31,10 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 120},
 )
 
-app.add_typer(dead_letters_cli.app, name="dead-letters")
+letters_app = typer.Typer(
+    help="The messages that were set aside: list them, look at one, discard some.", no_args_is_help=True
+)
+app.add_typer(letters_app, name="dead-letters")
 app.add_typer(tables_cli.app)
 ddl_app = typer.Typer(help="See what became of each DDL, and pass one that is refused.", no_args_is_help=True)
 app.add_typer(ddl_app, name="ddl")
@@ -82,9 +85,10 @@ def init(  # noqa: PLR0913 - each is an option
     set_up_logging()
     given = {"topics": split(topics), "topic_pattern": topic_pattern, "kafka.bootstrap.servers": servers}
     section = {key: value for key, value in given.items() if value} | options(kafka or [], "--kafka")
+    lake = {"type": catalog, "uri": uri, "warehouse": warehouse}
     extra = options(catalog_option or [], "--catalog-option")
-    answers = Answers(section, name, protocol, registry, catalog, uri, warehouse, extra)
-    write(file, answers, say=say, force=force)
+    known = extra | {key: value for key, value in lake.items() if value is not None}
+    write(file, Answers(section, name, protocol, registry, known), say=say, force=force)
 
 
 @app.command(epilog=examples("run -c applier.toml", "run -c applier.toml --once --log-level warning"))
@@ -355,6 +359,70 @@ def ddl_skip(
 
     for item in skip(loaded, commit_ts, why, take_over=take_over):
         print(f"applier run will pass {item.kind} of {escaped(str(item.table))} at commit ts {item.commit_ts}.")
+
+
+@letters_app.command(
+    "list", epilog=examples("dead-letters list -c applier.toml", "dead-letters list -c applier.toml --json")
+)
+def letters_list(
+    config: ConfigFile,
+    *,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")] = False,
+) -> None:
+    """List the dead letters, newest first. Needs no Spark."""
+    given = loaded(config)
+    from rich.console import Console  # noqa: PLC0415
+
+    from applier.commands import dead_letters  # noqa: PLC0415
+
+    found = dead_letters.found(given)
+    if as_json:
+        print(dead_letters.to_json(found))
+    else:
+        dead_letters.render(found, Console())
+
+
+@letters_app.command("show", epilog=examples("dead-letters show shop/0:4711 -c applier.toml --show-values"))
+def letters_show(
+    place: Annotated[str, typer.Argument(help="topic/partition:offset, as `list` shows it.")],
+    config: ConfigFile,
+    *,
+    show_values: Annotated[
+        bool, typer.Option("--show-values", help="Print key and value, which may hold rows.")
+    ] = False,
+) -> None:
+    """Show one dead letter. Needs no Spark."""
+    given = loaded(config)
+    from rich.console import Console  # noqa: PLC0415
+
+    from applier.commands import dead_letters  # noqa: PLC0415
+
+    dead_letters.render_one(dead_letters.content(given, place), Console(), values=show_values)
+
+
+@letters_app.command(
+    "discard",
+    epilog=examples(
+        "dead-letters discard shop/0:4711 -c applier.toml --why 'test message'",
+        "dead-letters discard --all -c applier.toml --why 'all of one broken sender'",
+    ),
+)
+def letters_discard(
+    config: ConfigFile,
+    places: Annotated[list[str] | None, typer.Argument(help="Places as `list` shows them.")] = None,
+    *,
+    why: Annotated[str, typer.Option(help="Why these messages need not be applied; the control table keeps it.")],
+    every: Annotated[bool, typer.Option("--all", help="Discard all of them.")] = False,
+    take_over: TakeOver = False,
+) -> None:
+    """Discard dead letters, while `run` is stopped."""
+    if bool(places) == every:
+        raise ConfigError(["Name the dead letters to discard, or say --all."])
+    given = loaded(config, "warning")
+    from applier.commands import dead_letters  # noqa: PLC0415
+
+    discarded = dead_letters.discard(given, places or [], why, take_over=take_over)
+    print(f"Discarded: {len(discarded)}.")
 
 
 def _loaded(config: Path, log_level: str, archive: str | None = None, **asked: bool) -> Config:

@@ -1,30 +1,7 @@
 """Every error that applier raises on purpose, and what it means for the process.
 
-ApplierError
-  ConfigError                 exit 2: the configuration is wrong; lists every problem
-  TransientError              retried with backoff, then exit 3: Kafka, registry, catalog or storage unreachable
-    Unreachable               no address of Kafka resolves, or none accepts a connection
-  TerminalError               exit 3: stops with the checkpoint kept
-    DecodeError               one message cannot be read: topic, partition, offset, protocol, table, hint
-      BatchRefused            some rows of a message cannot be read, the others can
-      AmbiguousName           the message does not show which of several tables its row is of
-      IncompleteRow           the message does not hold the row (handle-key-only, a delete without a key)
-      RegistryError           the registry does not give the schema of a message
-        SchemaUnknown         it does not know the id: asked again for two minutes, then bad like any other message
-        RegistryDenied        it answers 401 or 403: retried as a TransientError, which it also is
-    ValueRefused              one value does not fit its column
-    SchemaChangeRefused       a DDL that cannot be applied exactly: table, statement, why, what to do
-      DdlStopped              a DDL whose policy is to stop
-    WatermarkStalled          partitions without a resolved ts, or rows whose schema never came
-    RegistryReplaced          the schema registry gives another schema for an id than before
-    SourceLost                offsets that the source no longer has, or a topic made anew
-    RangeRefused              a range that would leave the tables wrong
-    TableIncomplete           a table whose earlier rows may be missing
-    TableMismatch             an Iceberg table that does not fit its upstream table
-    CheckpointConflict        another applier holds or moved the changefeed
-    OutsideRefused            an outside system says no, and would say so again: rights, a log-in, a missing class
-  IncompatibleSchema          exit 1: found by `applier check`
-  NeverRan                    exit 1: there is no changefeed of this name to look at
+The process ends with 2 for a `ConfigError`, with 1 for what a command found (`IncompatibleSchema`, `NeverRan`), and
+with 3 for a `TransientError` that retries did not outlast, or a `TerminalError`, both of which keep the checkpoint.
 
 A message has up to three parts: what happened, the detail, and after "Hint:" the way out. Its commands are complete;
 the command line writes the path of the configuration file in place of FILE.
@@ -75,28 +52,19 @@ class ApplierError(Exception):
 
 
 class ConfigError(ApplierError):
-    """The configuration is wrong.
-
-    Args:
-        problems: Every problem found, each one sentence.
-    """
+    """The configuration is wrong: every problem found, each one sentence."""
 
     def __init__(self, problems: list[str]) -> None:
         super().__init__("\n".join(problems))
         self.problems = problems
-
-    def __reduce__(self) -> tuple[type[ConfigError], tuple[list[str]]]:
-        return type(self), (self.problems,)
+        self.args = (problems,)
 
 
 class TransientError(ApplierError):
-    """An outside system did not answer; the same call may succeed later.
-
-    Attributes:
-        system: Which one, of `outages.SYSTEMS`; "" where the place shows it at which the error arose.
-    """
+    """An outside system did not answer; the same call may succeed later."""
 
     system = ""
+    """Which one, of `outages.SYSTEMS`; "" where the place shows it at which the error arose."""
 
 
 def worst(errors: Sequence[ApplierError]) -> ApplierError:
@@ -117,7 +85,10 @@ class TerminalError(ApplierError):
     """
 
     ddl = 0
-    tables: tuple[Any, ...] = ()
+
+    def __init__(self, what: str, hint: str = "", tables: Sequence[Any] = ()) -> None:
+        super().__init__(what, hint)
+        self.tables = tuple(tables)
 
 
 class DecodeError(TerminalError):
@@ -132,8 +103,7 @@ class DecodeError(TerminalError):
     """
 
     def __init__(self, what: str, hint: str = "", tables: Sequence[Iterable[str]] = (), commit_ts: int = 0) -> None:
-        super().__init__(what, hint)
-        self.tables = tuple(tables)
+        super().__init__(what, hint, tables)
         self.commit_ts = commit_ts
 
     def concern(self, table: Iterable[str] | None, commit_ts: int = 0) -> None:
@@ -154,11 +124,7 @@ class DecodeError(TerminalError):
 
 
 class BatchRefused(DecodeError):
-    """A message of several rows that cannot all be read.
-
-    Attributes:
-        events: What it holds, in order: the events that can be read, and an error for each that cannot.
-    """
+    """A message of several rows that cannot all be read: in order its events, and an error for each that cannot be."""
 
     def __init__(self, what: str, hint: str = "", events: Sequence[Any] = ()) -> None:
         super().__init__(what, hint)
@@ -166,7 +132,7 @@ class BatchRefused(DecodeError):
 
 
 class IncompleteRow(DecodeError):
-    """The message names a row but does not hold it, so nothing may be written."""
+    """The message names a row but does not hold it (handle-key-only, a delete without key): nothing may be written."""
 
 
 class ClaimCheckUnset(IncompleteRow):
@@ -182,7 +148,10 @@ class RegistryError(DecodeError):
 
 
 class SchemaUnknown(RegistryError):
-    """The schema registry does not know a schema id, or what its schema refers to; it may be behind."""
+    """The schema registry does not know a schema id, or what its schema refers to; it may be behind.
+
+    It is asked again for two minutes; then the message is bad like any other.
+    """
 
     def __init__(self, what: str, hint: str = "", schema_id: int = 0) -> None:
         super().__init__(what, hint)
@@ -190,7 +159,7 @@ class SchemaUnknown(RegistryError):
 
 
 class RegistryDenied(TransientError, RegistryError):
-    """The schema registry does not let us in: no message is bad for that, and it may do so later."""
+    """The schema registry answers 401 or 403: no message is bad for that, and it may do so later."""
 
 
 class ValueRefused(DecodeError):
@@ -214,21 +183,11 @@ class RegistryReplaced(TerminalError):
 
 
 class SourceLost(TerminalError):
-    """The source no longer has the offsets that the checkpoint needs."""
+    """The source no longer has the offsets that the checkpoint needs, or a topic was made anew."""
 
 
 class RangeRefused(TerminalError):
-    """A range that, read again, would leave out rows or let older values win.
-
-    Args:
-        what: See `ApplierError`.
-        hint: See `ApplierError`.
-        tables: The tables that it concerns, by the names that they have in the range; () for all that it holds.
-    """
-
-    def __init__(self, what: str, hint: str = "", tables: Sequence[object] = ()) -> None:
-        super().__init__(what, hint)
-        self.tables = tuple(tables)
+    """A range that, read again, would leave out rows or let older values win; its tables are () for all in it."""
 
 
 class TableIncomplete(TerminalError):

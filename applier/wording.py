@@ -98,14 +98,12 @@ def alike(tables: Iterable[tuple[TableName, Completeness]]) -> list[tuple[list[T
 
 def way_out(names: Sequence[TableName], known: Completeness, config: str) -> str:
     """What makes tables live again of which the same is known; `config` is the path of the configuration file."""
-    if known.is_due:
-        again = _once_parked(names, known, config) if known.why in (Why.DDL, Why.ROW, Why.TABLE) else ""
-        return f"`applier run -c {config}` brings {_them(names)} back{again}."
-    return f"{_way_out(names, known, config)}."
-
-
-def _once_parked(names: Sequence[TableName], known: Completeness, config: str) -> str:
-    return f"; if {'they are' if len(names) > 1 else 'it is'} parked again: {_way_out(names, known, config)}"
+    found = _way_out(names, known, config)
+    if not known.is_due:
+        return f"{found}."
+    may_fail = known.why in (Why.DDL, Why.ROW, Why.TABLE)
+    again = f"; if {'they are' if len(names) > 1 else 'it is'} parked again: {found}" if may_fail else ""
+    return f"`applier run -c {config}` brings {_them(names)} back{again}."
 
 
 def _way_out(names: Sequence[TableName], known: Completeness, config: str) -> str:
@@ -261,13 +259,8 @@ def register_again(name: TableName, catalog: str, table: str, config: str) -> st
 
 
 def set_again(name: TableName, call: str, bound: str, config: str) -> str:
-    """What makes a table whole that was rolled back.
-
-    Args:
-        name: The table.
-        call: The SQL that sets it to its newest snapshot; "" where that has expired.
-        bound: Where a repair begins.
-        config: Path of the configuration file.
+    """What makes a table whole that was rolled back: a call in SQL that sets it to its newest snapshot, "" where that
+    has expired, or a repair that begins at a bound.
     """
     repair = f"`applier backfill -c {config} --from {bound} --repair --tables {option([name])}`"
     if not call:
@@ -316,9 +309,7 @@ def maintenance_behind(tables: int) -> str:
 def catching_up(behind: str, left: str) -> str:
     """How far a changefeed is that catches up, as one sentence.
 
-    Args:
-        behind: The lag of its tables; "" before the first watermark is applied.
-        left: What is still to be read; "" where that is unknown.
+    Its tables lag `behind`, "" before the first watermark is applied; what is `left` to read is "" where unknown.
     """
     to_read = f", with {left} to read" if left else ""
     return f"The tables are {behind} behind and catch up{to_read}." if behind else "The first messages are being read."

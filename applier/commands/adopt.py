@@ -18,8 +18,7 @@ from applier.runtime.logs import logger
 def adopt(config: Config, rules: Sequence[str], why: str, *, take_over: bool = False) -> list[TableName]:
     """Mark the tables of some filter rules as complete, without a proof; the checkpoint keeps the reason.
 
-    Returns:
-        The tables that were not live before.
+    Returns the tables that were not live before.
 
     Raises:
         ConfigError: No reason is given, no table matches, or a step that stopped half-way must be finished first.

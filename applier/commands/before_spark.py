@@ -28,12 +28,8 @@ def refuse(
 ) -> None:
     """Refuse what can be seen without Spark; what answers late is asked again by Spark, which waits for it.
 
-    Args:
-        config: The configuration.
-        take_over: See `pipeline.build.assembled`.
-        takes: Whether the command takes the changefeed.
-        reads: Whether it reads messages.
-        waits: Whether it goes on where no broker can be reached and the changefeed has read from them before.
+    The command `takes` the changefeed (for `take_over` see `pipeline.build.assembled`), `reads` messages, and `waits`
+    where no broker can be reached and the changefeed has read from them before.
 
     Raises:
         CheckpointConflict: Another applier holds the changefeed.

@@ -106,6 +106,7 @@ class LakeTable:
             start = found.parent_id
 
 
+@dataclass(frozen=True, slots=True)
 class Lake:
     """Reads tables of one catalog; PyIceberg's is None where its database does not exist yet, so there are no tables.
 
@@ -113,21 +114,20 @@ class Lake:
     its storage does not answer, and ConfigError if a library or a property is missing that reaching them needs.
     """
 
-    def __init__(self, name: str, catalog: Catalog | None, place: str = "") -> None:
-        self._name = name
-        self._catalog = catalog
-        self._place = place
+    name: str
+    catalog: Catalog | None
+    place: str = ""
 
     def __str__(self) -> str:
-        missing = f", whose file {self._place} does not exist" if self._catalog is None else ""
-        return f"catalog {self._name}{missing}"
+        missing = f", whose file {self.place} does not exist" if self.catalog is None else ""
+        return f"catalog {self.name}{missing}"
 
     def namespaces(self) -> int | None:
         """How many namespaces of one level there are; None without a catalog."""
-        if self._catalog is None:
+        if self.catalog is None:
             return None
-        with reported(f"list the namespaces of catalog {self._name}"):
-            return len(self._catalog.list_namespaces())
+        with reported(f"list the namespaces of catalog {self.name}"):
+            return len(self.catalog.list_namespaces())
 
     def table(self, identifier: tuple[str, ...]) -> LakeTable | None:
         """A table; None if the catalog has no table of that name."""
@@ -148,7 +148,7 @@ class Lake:
         found = self._load(identifier)
         if found is None:
             return []
-        with reported(f"read table {'.'.join(identifier)} of catalog {self._name}"):
+        with reported(f"read table {'.'.join(identifier)} of catalog {self.name}"):
             scan = found.scan(only, selected_fields=columns)
             files = [task for task in scan.plan_files() if task.file.file_size_in_bytes <= (most_bytes or math.inf)]
             rows = ArrowScan(found.metadata, found.io, scan.projection(), scan.row_filter).to_table(files)
@@ -160,11 +160,11 @@ class Lake:
         return "" if found is None else found.metadata_location
 
     def _load(self, identifier: tuple[str, ...]) -> Table | None:
-        if self._catalog is None:
+        if self.catalog is None:
             return None
-        with reported(f"load table {'.'.join(identifier)} of catalog {self._name}"):
+        with reported(f"load table {'.'.join(identifier)} of catalog {self.name}"):
             try:
-                return self._catalog.load_table(identifier)
+                return self.catalog.load_table(identifier)
             except (NoSuchTableError, NoSuchNamespaceError):
                 return None
 
@@ -239,8 +239,9 @@ def _snapshot(found: pyiceberg.table.snapshots.Snapshot) -> Snapshot:
 
 @contextmanager
 def reported(what: str, kind: str = "") -> Iterator[None]:
-    """Wrap what PyIceberg and its libraries raise. Their own texts may show addresses with passwords.
+    """Raise what PyIceberg and its libraries do as TransientError, or as ConfigError where a library is missing.
 
+    Their own texts may show addresses with passwords.
     The type of the catalog names the extra where PyIceberg does not name the module that it misses.
     """
     try:

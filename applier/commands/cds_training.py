@@ -36,12 +36,7 @@ _EMPTY |= {"sql": "", "data": None, "old": None}
 
 
 def make(groups: list[str]) -> Path:
-    """Make the archive of classes for some groups of jars, unless it is there.
-
-    Raises:
-        ConfigError: No Java was found, or the archive cannot be written.
-        TransientError: The jars cannot be fetched.
-    """
+    """Make the archive of classes for some groups of jars, unless it is there; raises what `jars.fetch` does."""
     own = [jar for group in groups for jar in jars.fetch(group)]
     archive = cds_archive.place(own)
     if archive.is_file():

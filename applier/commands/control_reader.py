@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import Any
 
 from applier.changefeed.checkpoint import Checkpoint
@@ -33,50 +34,40 @@ _FOLD_BYTES = 4 << 20
 def newest_checkpoint(config: Config) -> Checkpoint | None:
     """The newest checkpoint of a changefeed, for which its catalog is opened; None where it never ran.
 
-    Raises:
-        ConfigError: The catalog cannot be read without Spark.
-        TransientError: The catalog or its storage does not answer.
-        TerminalError: See `ControlView.checkpoint`.
+    Raises what `open_lake` and `ControlView.checkpoint` do.
     """
     with open_lake(config.catalog) as lake:
         return ControlView(lake, config.changefeed.name).checkpoint()
 
 
+@dataclass(frozen=True, slots=True)
 class ControlView:
     """What the control tables of one changefeed say now. No method writes anything.
 
     Every method raises TransientError if the catalog or its storage does not answer, and TableMismatch where a control
-    table has other columns.
+    table, or what it holds, is of another form.
     """
 
-    def __init__(self, lake: Lake, changefeed: str) -> None:
-        self._lake = lake
-        self._changefeed = changefeed
+    lake: Lake
+    changefeed: str
 
     def name(self, kind: ControlTable) -> tuple[str, str]:
         """Identifier of a control table."""
-        return namespace(self._changefeed), kind.name
+        return namespace(self.changefeed), kind.name
 
     def checkpoint(self) -> Checkpoint | None:
-        """The newest checkpoint; None for a changefeed that never ran.
-
-        Raises:
-            TableMismatch: It, or the table, is of another form.
-            TerminalError: It is damaged.
-        """
-        table = self._lake.table(self.name(CHECKPOINTS))
+        """The newest checkpoint; None for a changefeed that never ran. Raises TerminalError for a damaged one."""
+        table = self.lake.table(self.name(CHECKPOINTS))
         newest = table.properties.get(STEP, "") if table else ""
         return rows.newest_checkpoint(self._rows(CHECKPOINTS, f"step = {newest}" if newest.isdecimal() else "true"))
 
     def recent(self, newest: Checkpoint) -> Iterator[Checkpoint]:
         """The newest checkpoints that can be read without the old ones, newest first; heartbeats are among them.
 
-        Raises:
-            TableMismatch: One is of another form.
-            TerminalError: One is damaged.
+        Raises TerminalError for a damaged one.
         """
         only = f"step > {newest.step - RECENT} AND step < {newest.step}"
-        found = self._lake.rows(self.name(CHECKPOINTS), ("step", "checkpoint"), only, most_bytes=_FOLD_BYTES)
+        found = self.lake.rows(self.name(CHECKPOINTS), ("step", "checkpoint"), only, most_bytes=_FOLD_BYTES)
         yield newest
         for row in sorted(found, key=lambda row: row["step"], reverse=True):
             yield from_json(row["checkpoint"])
@@ -84,12 +75,12 @@ class ControlView:
     def refuse_unknown(self) -> None:
         """Raise NeverRan unless the catalog holds something of the changefeed."""
         if self.checkpoint() is None and not self.lost_epoch():
-            what = f"Changefeed {self._changefeed} has never run: there is no checkpoint of it in {self._lake}."
+            what = f"Changefeed {self.changefeed} has never run: there is no checkpoint of it in {self.lake}."
             raise NeverRan(what, "check changefeed.name and [catalog].")
 
     def lost_epoch(self) -> int:
         """The highest epoch that is known where the checkpoints are lost; else 0."""
-        return checkpoints.lost_epoch(self._lake.table, self._changefeed)
+        return checkpoints.lost_epoch(self.lake.table, self.changefeed)
 
     def versions(self) -> list[TableVersion]:
         """All table versions, those seen last at the end; raises what `rows.table_versions` does."""
@@ -105,9 +96,9 @@ class ControlView:
         return rows.newest_first(found)
 
     def _rows(self, kind: ControlTable, only: str = "true", without: tuple[str, ...] = ()) -> list[dict[str, Any]]:
-        table = self._lake.table(self.name(kind))
+        table = self.lake.table(self.name(kind))
         if table is None:
             return []
         kind.check(table, table.schema)
         columns = tuple(name for name in kind.columns.names if name not in without)
-        return self._lake.rows(self.name(kind), columns, only)
+        return self.lake.rows(self.name(kind), columns, only)

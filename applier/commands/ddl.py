@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from typing import NamedTuple
+from dataclasses import replace
 
 from applier.changefeed.completeness import furthest_back
 from applier.commands.catalog_reader import open_lake
@@ -18,33 +18,21 @@ from applier.pipeline.tables.ddl_stamp import shown
 from applier.runtime.escaping import escaped
 from applier.runtime.logs import logger
 from applier.sink.control.rows import SchemaDecision, last_decisions
+from applier.watch.compose import ddl_report
+from applier.watch.report import DdlReport
 
 _LISTED = 1000
 """Decisions that `ddl list` shows, the newest."""
 
-
-class Listed(NamedTuple):
-    """One DDL, as `ddl list` shows it, with what a terminal would obey written out.
-
-    The commit ts is the TSO at which it finished. Its kind is `unread` where the statement is not understood, and the
-    decision `pending` while it holds the changefeed or a parked table up.
-    """
-
-    commit_ts: int
-    table: str
-    kind: str
-    decision: str
-    reason: str
-    sql: str
+_KEYS = ("commit_ts", "table", "kind", "decision", "reason", "sql")
+"""What its JSON has of each DDL."""
 
 
-def listed(config: Config) -> list[Listed]:
-    """All DDL that were decided on, oldest first. Reads without Spark, and writes nothing.
+def listed(config: Config) -> list[DdlReport]:
+    """All DDL that were decided on, oldest first, with what a terminal would obey written out.
 
-    Raises:
-        ConfigError: The catalog cannot be read without Spark.
-        NeverRan: There is no such changefeed in the catalog.
-        TransientError: The catalog or its storage does not answer.
+    Its kind is `unread` where a statement is not understood, and the decision `pending` while it holds the changefeed
+    or a parked table up. Raises NeverRan where the catalog has no such changefeed, and what `open_lake` does.
     """
     with open_lake(config.catalog) as lake:
         view = ControlView(lake, config.changefeed.name)
@@ -53,23 +41,13 @@ def listed(config: Config) -> list[Listed]:
         tables = checkpoint.tables.values() if checkpoint else ()
         whole = [table.completeness for table in tables if table.completeness]
         since = furthest_back(checkpoint.resolved_ts if checkpoint else 0, whole)
-        found = view.decisions()[-_LISTED:]
-    return [
-        Listed(
-            item.commit_ts,
-            escaped(item.subject),
-            item.kind,
-            item.word(since),
-            escaped(item.because),
-            escaped(shown(item.sql)),
-        )
-        for item in found
-    ]
+        found = [ddl_report(item, since) for item in view.decisions()[-_LISTED:]]
+    return [replace(it, table=escaped(it.table), reason=escaped(it.reason), sql=escaped(shown(it.sql))) for it in found]
 
 
-def to_json(found: Sequence[Listed]) -> str:
+def to_json(found: Sequence[DdlReport]) -> str:
     """The list as JSON."""
-    return json.dumps([item._asdict() for item in found], indent=2)
+    return json.dumps([{key: getattr(item, key) for key in _KEYS} for item in found], indent=2)
 
 
 def skip(config: Config, commit_ts: int, why: str, *, take_over: bool = False) -> list[SchemaDecision]:

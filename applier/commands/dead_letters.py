@@ -26,11 +26,7 @@ _BYTES = 2_000
 def found(config: Config, *, whole: bool = False) -> list[DeadLetter]:
     """All dead letters that are neither made up for nor given up, newest first; `whole` ones with their bytes.
 
-    This reads the catalog without Spark.
-
-    Raises:
-        NeverRan: There is no such changefeed in the catalog.
-        TransientError: The catalog or its storage does not answer.
+    Raises NeverRan where the catalog has no such changefeed, and what `open_lake` does.
     """
     with open_lake(config.catalog) as lake:
         view = ControlView(lake, config.changefeed.name)
@@ -39,12 +35,7 @@ def found(config: Config, *, whole: bool = False) -> list[DeadLetter]:
 
 
 def content(config: Config, place: str) -> DeadLetter:
-    """The dead letter at `topic/partition:offset`, with the bytes of its key and its value.
-
-    Raises:
-        ConfigError: There is no such dead letter.
-        TransientError: The catalog or its storage does not answer.
-    """
+    """The dead letter at `topic/partition:offset`, with the bytes of its key and its value; ConfigError for none."""
     return _chosen(found(config, whole=True), [place])[0]
 
 

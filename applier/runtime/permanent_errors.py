@@ -25,7 +25,7 @@ SPARK: tuple[System, ...] = ("java", "tls", "spark", "storage", "kafka")
 """Systems that a job of Spark may meet."""
 
 _MISSING = "a class or a package is missing: see the jars of deploy/README.md, spark.jars, and make setup."
-_DRIVER = (
+DRIVER = (
     'put the jar of the JDBC driver of this database on this machine, and its path into "spark.jars" under [spark].'
 )
 _RIGHTS = "check the log-in and the rights that the configuration gives for it."
@@ -76,7 +76,7 @@ _CODES: dict[System, dict[str, str]] = {
     },
     "jdbc": {
         # java.sql.DriverManager itself; drivers raise classes of their own with this SQLState.
-        _DRIVER: "SQLException 08001",
+        DRIVER: "SQLException 08001",
         _RIGHTS: "SQLSTATE 28, SQLSTATE 42501, SQLITE_READONLY, SQLITE_PERM, SQLITE_AUTH",
         _NAMED: "SQLSTATE 42, SQLSTATE 3D, SQLITE_NOTADB, SQLITE_CORRUPT",
         _AGAIN: """

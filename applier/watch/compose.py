@@ -106,7 +106,7 @@ def compose(
             PartitionProgress(*place, reading.next_offset, reading.resolved_ts, iso_of(reading.resolved_ts))
             for place, reading in sorted(last.partitions.items())
         ),
-        schema_changes=tuple(_ddl(item, since) for item in reversed(facts.decisions[-_SHOWN:])),
+        schema_changes=tuple(ddl_report(item, since) for item in reversed(facts.decisions[-_SHOWN:])),
         schema_change_count=len(facts.decisions),
         dead_letters=tuple(_letter(item) for item in facts.letters[:_SHOWN]),
         dead_letter_count=len(facts.letters),
@@ -326,7 +326,8 @@ def _notes(facts: Facts, tables: Sequence[TableProgress], silent: float, config:
         yield Trouble(f"{counted(len(facts.letters), 'message was', 'messages were')} set aside as dead letters.")
 
 
-def _ddl(item: SchemaDecision, since: int) -> DdlReport:
+def ddl_report(item: SchemaDecision, since: int) -> DdlReport:
+    """What became of one DDL, where `since` is the commit ts up to which every table is."""
     place, decided = (item.commit_ts, iso_of(item.commit_ts) or "", item.subject), item.decided_at
     said = item.kind, item.word(since), item.because, item.sql
     return DdlReport(*place, *said, decided.isoformat(timespec="milliseconds"))

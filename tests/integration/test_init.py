@@ -42,7 +42,9 @@ def test_a_first_configuration_comes_from_a_look_at_the_broker(kafka: Broker, tm
     section = {"topics": topics, "kafka.bootstrap.servers": kafka.bootstrap}
     file, said = tmp_path / "applier.toml", list[str]()
     answers = Answers(
-        section, name="shop", catalog_type="jdbc", uri=f"jdbc:sqlite:{tmp_path}/c.db", warehouse=f"{tmp_path}/lake"
+        section,
+        name="shop",
+        catalog={"type": "jdbc", "uri": f"jdbc:sqlite:{tmp_path}/c.db", "warehouse": f"{tmp_path}/lake"},
     )
 
     init(file, answers, say=said.append)

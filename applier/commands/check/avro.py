@@ -55,12 +55,7 @@ class Registrations:
         return not newest or any(extension(item.schema) for item in newest)
 
     def answers(self, actions: Sequence[Action]) -> Iterator[RegistryAnswer]:
-        """The registry's verdict on each schema that the statement changes.
-
-        Raises:
-            SchemaChangeRefused: The statement names a column that its table does not have.
-            TransientError: The registry cannot be reached.
-        """
+        """The registry's verdict on each schema that the statement changes; raises what `refuse_unknown` does, too."""
         cleaned: list[Action] = [_renamed(action) for action in actions]
         before = Tables(
             version for subject in self._values() for version in self.client.tables(subject, raw=True).values()

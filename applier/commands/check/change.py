@@ -37,10 +37,8 @@ _UNSEEN = "The feed carries no DDL messages: the applier sees the new columns in
 def coming_schema(sides: Sides, path: Path) -> ChangeReport:
     """What the registry and the tables do with a schema that is to come."""
     report = ChangeReport("schema", str(path))
-    if sides.client is None:
-        return replace(report, verdict="cannot tell", reasons=("There is no schema registry that could be asked.",))
     try:
-        return _schema(sides, sides.client, report, path)
+        return _schema(sides, report, path)
     except ApplierError as error:
         return replace(report, verdict="cannot tell", reasons=(str(error),))
 
@@ -60,12 +58,14 @@ def coming_ddl(sides: Sides, sql: str) -> ChangeReport:
         return replace(report, verdict="cannot tell", reasons=(str(error),))
 
 
-def _schema(sides: Sides, client: RegistrySubjects, report: ChangeReport, path: Path) -> ChangeReport:
+def _schema(sides: Sides, report: ChangeReport, path: Path) -> ChangeReport:
+    if (client := sides.client) is None:
+        raise ApplierError("There is no schema registry that could be asked.")
     try:
         text = path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
         reason = f"File {path} cannot be read ({getattr(error, 'strerror', None) or type(error).__name__})."
-        return replace(report, verdict="cannot tell", reasons=(reason,))
+        raise ApplierError(reason) from error
     try:
         schema: AvroSchema = json.loads(text)
         parse_schema(schema, named_schemas={})
@@ -76,7 +76,7 @@ def _schema(sides: Sides, client: RegistrySubjects, report: ChangeReport, path: 
     if len(subjects) != 1:
         what = "Several subjects hold" if subjects else "No subject holds"
         reason = f"{what} a record of the schema's name: name the subject with --subject."
-        return replace(report, verdict="cannot tell", reasons=(reason,))
+        raise ApplierError(reason)
     (subject,) = subjects
     try:
         raw, version = client.described_by(subject, schema)

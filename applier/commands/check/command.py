@@ -43,13 +43,10 @@ def check(
 
     Args:
         config: Names the changefeed, its registry and its catalog.
-        subject: Report only this subject, its partner and its tables.
+        subject: Report only this subject, its partner and its tables; ConfigError where there is no registry.
         schema: File with the next Avro schema of a subject.
         ddl: A DDL that will run upstream.
         systems: What the systems have answered: those that do not answer are not asked again.
-
-    Raises:
-        ConfigError: A subject is asked for, and the configuration has no registry.
     """
     section = config.changefeed
     if subject and config.registry is None:

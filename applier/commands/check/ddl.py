@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from applier.changefeed.filter import option
+from applier import wording
 from applier.changefeed.table import TableName, TableVersion, fold
 from applier.commands.check.iceberg_side import Replicas
 from applier.commands.check.report import TableAnswer, TableOutcome
@@ -50,11 +50,7 @@ def answers(
     """What becomes of each Iceberg table under a coming DDL, in the order of its actions.
 
     `registered` are the newest registered versions. Without `carries_ddl` the feed has no message for the DDL, and only
-    new columns of rows show it.
-
-    Raises:
-        SchemaChangeRefused: The DDL names a column that its table does not have, or adds one that it has.
-        TransientError: The catalog does not answer.
+    new columns of rows show it. Raises what `refuse_unknown` does, and TransientError if the catalog does not answer.
     """
     names = dict.fromkeys(name for action in actions for name in named(action))
     for action in actions:
@@ -235,8 +231,6 @@ class _Group:
         self, name: TableName, outcome: TableOutcome, step: str = "", reason: str = "", hint: str = ""
     ) -> TableAnswer:
         iceberg, known_from = ".".join(self.replicas.identifier(name)), self.known_from.get(name, "")
-        hint = hint.replace("-c FILE", f"-c {self.replicas.config.path}").replace(
-            "--tables TABLE", f"--tables {option([name])}"
-        )
+        hint = wording.of_this_table(hint, name, self.replicas.config.path)
         steps, reasons, hints = ((text,) if text else () for text in (step, reason, hint))
         return TableAnswer(str(name), iceberg, outcome, known_from, steps, reasons, hints)

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 import pyarrow as pa
 
 from applier.changefeed.table import Column, ColumnType, TableName, TableVersion
-from applier.changefeed.types import TypeRules, column_arrow_type
+from applier.changefeed.types import column_arrow_type
 from applier.commands.catalog_reader import Lake, LakeTable
 from applier.commands.check.report import ColumnReport, TableAnswer, TableOutcome, TableReport, hints
 from applier.commands.control_reader import ControlView
@@ -43,9 +43,7 @@ _TYPES = {
 def tracked(lake: Lake, changefeed: str) -> Tables:
     """The upstream tables of a changefeed as its newest checkpoint left them; none for one that never ran.
 
-    Raises:
-        TransientError: The catalog does not answer.
-        TerminalError: The control tables hold something that this applier does not read.
+    Raises what `ControlView` does, and TerminalError for a description of a table that this applier does not read.
     """
     view = ControlView(lake, changefeed)
     versions = _versions(view)
@@ -86,11 +84,7 @@ class Replicas:
     config: Config
     lake: Lake
     known: Tables
-    rules: TypeRules = field(init=False)
     _tables: dict[TableName, LakeTable | None] = field(default_factory=dict)
-
-    def __post_init__(self) -> None:
-        self.rules = self.config.type_rules
 
     def identifier(self, name: TableName) -> tuple[str, ...]:
         """Where an upstream table goes."""
@@ -119,7 +113,7 @@ class Replicas:
         except TableMismatch as error:
             return replace(misfit, reasons=(error.what,), ways_out=hints(error))
         if table is None:
-            made = columns_of_new(version, omit=self.rules.virtual_columns == "omit")
+            made = columns_of_new(version, omit=self.config.type_rules.virtual_columns == "omit")
             columns = tuple(self._column(version, column, None) for column in made)
             bad = _reasons(columns)
             return replace(misfit if bad else report, exists=False, columns=columns, reasons=bad or (_MADE,))
@@ -164,7 +158,7 @@ class Replicas:
         if table is not None:
             column = supplied(replace(version, columns=(column,)), table.schema).columns[0]
         try:
-            wanted = column_arrow_type(version.name, column, self.rules)
+            wanted = column_arrow_type(version.name, column, self.config.type_rules)
         except ValueError as error:
             return ColumnReport(column.name, upstream, has, False, f"Column {column.name} cannot be mapped: {error}.")
         if table is None:
@@ -210,7 +204,7 @@ class Replicas:
         answer = TableAnswer(str(before.name), ".".join(self.identifier(before.name)), "nothing to do", known_from)
         if table is None:
             return replace(answer, outcome="created", steps=(_MADE,))
-        evolution = plan(before, after, actions, self.rules, table.schema.names)
+        evolution = plan(before, after, actions, self.config.type_rules, table.schema.names)
         steps = tuple(step.describe() for step in evolution.steps)
         refusals = [evolution.refused] if evolution.refused else []
         refusals += evolution.only_empty if table.may_hold_rows else ()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
@@ -31,10 +31,6 @@ class Sides:
     replicas: Replicas | None = None
     client: RegistrySubjects | None = None
     problems: list[str] = field(default_factory=list)
-    admits: Callable[[TableName], bool] = field(init=False)
-
-    def __post_init__(self) -> None:
-        self.admits = self.config.filter.admits
 
     @contextmanager
     def noting(self) -> Iterator[None]:
@@ -49,19 +45,17 @@ class Sides:
     def load(self, registry: SchemaRegistry, *, everything: bool) -> None:
         """Load the subjects of the changefeed; with `everything` all of them, although only one is to be reported.
 
-        Raises:
-            RegistryError: The registry refuses to answer.
-            TransientError: It cannot be reached.
+        Raises what `RegistrySubjects.load` does.
         """
         protocol, kafka = self.config.changefeed.protocol, self.config.source.kafka
-        named = topic_subjects(kafka.topics, protocol) if kafka else frozenset()
+        named, admits = topic_subjects(kafka.topics, protocol) if kafka else frozenset(), self.config.filter.admits
         certain = named | self._pair
         client = RegistrySubjects(registry, protocol, self.replicas.known.values() if self.replicas else ())
         client.load(self._pair if self._pair and not everything else certain if named else None)
         client.subjects = {
             name: item
             for name, item in client.subjects.items()
-            if name in certain or any(it.table is not None and self.admits(it.table.name) for it in item.versions)
+            if name in certain or any(it.table is not None and admits(it.table.name) for it in item.versions)
         }
         self.client = client
 
@@ -78,17 +72,17 @@ class Sides:
 
     def tables(self) -> Iterator[TableReport]:
         """Whether each table fits: the columns of the registry, or of the control tables, against those of Iceberg."""
-        replicas, client = self.replicas, self.client
+        replicas, client, admits = self.replicas, self.client, self.config.filter.admits
         if replicas is None:
             return
         if client is None:
-            versions = [version for version in replicas.known.values() if self.admits(version.name)]
+            versions = [version for version in replicas.known.values() if admits(version.name)]
             yield from (replicas.report(version, "control table") for version in versions)
             return
         for subject in self.shown():
             if subject.role == VALUE:
                 for version in client.tables(subject).values():
-                    if self.admits(version.name):
+                    if admits(version.name):
                         yield replicas.report(version, "registry", _earlier(subject, version))
 
     @property

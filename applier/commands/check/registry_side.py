@@ -72,6 +72,7 @@ class Subject:
 class RegistrySubjects:
     """The subjects of a changefeed in a registry, which is only read: those that are loaded, by name.
 
+    A method that asks raises RegistryError if the registry refuses to answer, TransientError if it cannot be reached.
     `described` are table versions that DDL described: they know names that Avro schemas do not hold.
     """
 
@@ -87,12 +88,7 @@ class RegistrySubjects:
                 self._names.learn(version)
 
     def load(self, names: Collection[str] | None = None) -> None:
-        """Load the subjects of some names, or all, that end in `-key` or `-value`, each with all its versions.
-
-        Raises:
-            RegistryError: The registry refuses to answer.
-            TransientError: It cannot be reached.
-        """
+        """Load the subjects of some names, or all, that end in `-key` or `-value`, each with all its versions."""
         for name in sorted(self.registry.subjects()):
             if role(name) and (names is None or name in names):
                 versions = tuple(self._registered(name, number) for number in self.registry.versions(name))
@@ -111,8 +107,7 @@ class RegistrySubjects:
     def described_by(self, subject: str, schema: AvroSchema, schema_id: int = 0) -> tuple[TableVersion, TableVersion]:
         """Table and columns of a schema: under the names that stand in it, and under upstream names.
 
-        Raises:
-            DecodeError: The decoder of the protocol would not read its messages.
+        Raises DecodeError where the decoder of the protocol would not read its messages.
         """
         if PROTOCOLS[self.protocol].registered == "envelopes":
             version = declared_version(schema, schema_id, is_key=role(subject) == KEY)
@@ -144,12 +139,7 @@ class RegistrySubjects:
         return {name: replace(it, handle_key=names.get(name, ())) for name, it in versions.items() if it}
 
     def ask(self, subject: str, text: str) -> RegistryAnswer:
-        """What the registry would do with a coming schema of a subject; nothing is registered.
-
-        Raises:
-            RegistryError: The registry gives no verdict.
-            TransientError: It cannot be reached.
-        """
+        """What the registry would do with a coming schema of a subject; nothing is registered."""
         known = self.subjects.get(subject)
         if known is None or not known.versions:
             return RegistryAnswer(subject, self.registry.compatibility_level(subject), "new subject", avro=text)

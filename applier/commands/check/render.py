@@ -56,60 +56,51 @@ def _parts(report: Report) -> Iterable[RenderableType]:
 
 def _capabilities(report: Report) -> RenderableType:
     carried = report.capabilities
-    shown = _grid("carries", "")
-    rows = {
-        "resolved ts": carried.resolved_ts,
-        "commit ts": carried.commit_ts,
-        "DDL": carried.ddl,
-        "old values": carried.old_values,
-        "columns": f"from the {carried.schema}",
-        "decimals": "exact" if carried.exact_decimals else "through a double",
-    }
-    for name, value in rows.items():
-        shown.add_row(Text(name), Text(value))
-    for number, loss in enumerate(carried.losses):
-        shown.add_row(Text("" if number else "losses"), Text(loss))
-    return below(f"Changefeed {report.changefeed}, protocol {report.protocol}", shown)
+    rows = [
+        ("resolved ts", carried.resolved_ts),
+        ("commit ts", carried.commit_ts),
+        ("DDL", carried.ddl),
+        ("old values", carried.old_values),
+        ("columns", f"from the {carried.schema}"),
+        ("decimals", "exact" if carried.exact_decimals else "through a double"),
+        *(("" if number else "losses", loss) for number, loss in enumerate(carried.losses)),
+    ]
+    return _grid(f"Changefeed {report.changefeed}, protocol {report.protocol}", ("carries", ""), rows)
 
 
 def _systems(systems: Sequence[SystemAnswer]) -> RenderableType:
-    shown = _grid("checked", "verdict", "result", "way out")
-    for item in systems:
-        way_out = Text(escaped(item.way_out[:1].upper() + item.way_out[1:]))
-        shown.add_row(Text(item.checked), _styled(item.verdict), Text(escaped(item.result)), way_out)
-    return below("Systems", shown)
+    rows = [
+        (it.checked, _styled(it.verdict), escaped(it.result), escaped(it.way_out[:1].upper() + it.way_out[1:]))
+        for it in systems
+    ]
+    return _grid("Systems", ("checked", "verdict", "result", "way out"), rows)
 
 
 def _subjects(subjects: Sequence[SubjectReport]) -> RenderableType:
-    shown = _grid("subject", "level", "versions", "TiCDC stops at", "verdict")
+    rows = []
     for subject in subjects:
         readable = sum(version.is_readable for version in subject.versions)
         versions = f"{readable} of {len(subject.versions)} readable"
         reasons = Text("\n".join(subject.reasons), style="red")
         stops = Group(Text("\n".join(subject.breaks) or "nothing"), *([reasons] if subject.reasons else []))
-        cells = Text(subject.subject), Text(subject.level), Text(versions), stops, _styled(subject.verdict)
-        shown.add_row(*cells, end_section=True)
-    return below("Subjects", shown)
+        rows.append((subject.subject, subject.level, versions, stops, _styled(subject.verdict)))
+    headings = ("subject", "level", "versions", "TiCDC stops at", "verdict")
+    return _grid("Subjects", headings, rows, has_lines=True)
 
 
 def _tables(tables: Sequence[TableReport]) -> RenderableType:
-    shown = _grid("upstream", "Iceberg", "columns that fit", "verdict", "because")
+    rows = []
     for table in tables:
-        fitting = sum(column.fits for column in table.columns)
-        because = Text("\n".join([*table.reasons, *_hints(table.ways_out)]))
-        columns = f"{fitting} of {len(table.columns)}"
-        names = Text(escaped(table.table)), Text(escaped(table.iceberg))
-        shown.add_row(*names, Text(columns), _styled(table.verdict), because)
-    return below("Tables", shown)
+        columns = f"{sum(column.fits for column in table.columns)} of {len(table.columns)}"
+        because = "\n".join([*table.reasons, *_hints(table.ways_out)])
+        rows.append((escaped(table.table), escaped(table.iceberg), columns, _styled(table.verdict), because))
+    return _grid("Tables", ("upstream", "Iceberg", "columns that fit", "verdict", "because"), rows)
 
 
 def _columns(table: TableReport) -> RenderableType:
-    shown = _grid("column", "upstream", "Iceberg", "because")
-    for column in table.columns:
-        if not column.fits:
-            cells = (column.name, column.upstream or "none", column.iceberg or "none", column.reason)
-            shown.add_row(*map(Text, cells))
-    return below(f"Columns of {table.table} that do not fit", shown)
+    misfits = (column for column in table.columns if not column.fits)
+    rows = [(it.name, it.upstream or "none", it.iceberg or "none", it.reason) for it in misfits]
+    return _grid(f"Columns of {table.table} that do not fit", ("column", "upstream", "Iceberg", "because"), rows)
 
 
 def _change(change: ChangeReport) -> RenderableType:
@@ -149,11 +140,15 @@ def _hints(ways_out: Iterable[str]) -> list[str]:
     return [f"Way out: {way[:1].upper()}{way[1:]}" for way in ways_out]
 
 
-def _grid(*headings: str) -> Table:
-    shown = Table()
+def _grid(
+    title: str, headings: Sequence[str], rows: Iterable[Sequence[str | RenderableType]], *, has_lines: bool = False
+) -> Group:
+    shown = Table(show_lines=has_lines)
     for heading in headings:
         shown.add_column(heading, overflow="fold")
-    return shown
+    for row in rows:
+        shown.add_row(*(Text(cell) if isinstance(cell, str) else cell for cell in row))
+    return below(title, shown)
 
 
 def _styled(verdict: str) -> Text:

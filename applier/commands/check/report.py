@@ -54,11 +54,8 @@ class VersionReport:
 class SubjectReport:
     """One subject of the registry, `key` or `value`, with all its registered versions.
 
-    Attributes:
-        level: Compatibility level that counts for it.
-        mode: `READWRITE`, `READONLY`, ….
-        breaks: Upstream changes that the registry refuses at this level: TiCDC stops at them.
-        verdict: Whether everything is readable and writable; `reasons` say why not.
+    At its compatibility level the registry refuses the upstream changes `breaks`: TiCDC stops at them. The verdict is
+    whether everything is readable and, by its mode, writable; the reasons say why not.
     """
 
     subject: str
@@ -89,10 +86,8 @@ class ColumnReport:
 class TableReport:
     """One upstream table and its Iceberg table, which need not exist.
 
-    Attributes:
-        known_from: Where the upstream columns come from: `registry` or `control table`.
-        verdict: Whether the newest upstream schema can be written.
-        reasons: Why not, or how the applier will get there.
+    The upstream columns are known from the `registry` or the `control table`. The verdict is whether rows of the newest
+    schema can be written, with the reasons why not, or how the applier will get there.
     """
 
     table: str
@@ -107,13 +102,9 @@ class TableReport:
 
 @dataclass(frozen=True, slots=True)
 class RegistryAnswer:
-    """What the registry does with the schema that a change leads to, `avro`.
+    """What the registry does with the schema that a change leads to, `avro`, at the compatibility level of its subject.
 
-    Attributes:
-        level: Compatibility level of the subject.
-        compared_with: Versions that the registry compared with.
-        rules: Rules of the level that are broken, one sentence each.
-        messages: The registry's own words.
+    Of the versions that it was compared with some break rules of the level; the messages are the registry's own words.
     """
 
     subject: str
@@ -144,13 +135,10 @@ class TableAnswer:
 
 @dataclass(frozen=True, slots=True)
 class ChangeReport:
-    """What the registry and the applier do with one coming change.
+    """What the registry and the applier do with one coming change, by the text of a statement or the name of a file.
 
-    Attributes:
-        text: The statement, or the name of the file.
-        kinds: Kinds of the statement's actions, as policies under `[ddl]` name them.
-        verdict: Whether replication goes on.
-        reasons: Why the answer is `cannot tell`, or why the schema is unusable.
+    Its kinds are those of the statement's actions, as policies under `[ddl]` name them. The verdict is whether
+    replication goes on; the reasons say why that cannot be told, or why the schema is unusable.
     """
 
     asked: Literal["ddl", "schema"]
@@ -167,11 +155,7 @@ class ChangeReport:
 class Report:
     """Everything that `applier check` found; what was not asked, or is not there, is ().
 
-    Attributes:
-        warnings: What the tables will lack because of the protocol or its options.
-        tables: Tables whose upstream columns are known.
-        changes: Answers to `--schema` and `--ddl`.
-        problems: What did not answer, one sentence each.
+    Warnings name what the tables will lack because of the protocol or its options, and problems what did not answer.
     """
 
     changefeed: str

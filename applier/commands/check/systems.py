@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TypeAlias
@@ -23,10 +23,11 @@ from applier.consume.spark import KafkaTopics, topics_alone
 from applier.decode.dump.export import Export
 from applier.decode.registry.client import SchemaRegistry
 from applier.decode.values.dates import NAMELESS_HINT
-from applier.errors import ApplierError, ConfigError, DecodeError, SourceLost, TransientError
+from applier.errors import ApplierError, ConfigError, DecodeError, OutsideRefused, SourceLost, TransientError
 from applier.pipeline.first_look import lost_catalog, new_lake
 from applier.runtime.figures import counted
 from applier.runtime.jvm import jars, java_home
+from applier.runtime.permanent_errors import DRIVER
 from applier.runtime.threads import Asking, ask_all
 from applier.sink.format.storage import is_local, try_out
 from applier.wording import WAY_TO_THE_LAKE
@@ -39,7 +40,7 @@ _ANSWER_SECONDS = 8.0
 
 _BY_HAND = "python -m applier.runtime.jvm.jars"
 
-Parts: TypeAlias = Iterator[tuple[str, Callable[[], str]]]
+Parts: TypeAlias = Iterable[tuple[str, Callable[[], str]]]
 """What is checked of one system, one after the other: its name, and what finds it out and says it in a sentence."""
 
 
@@ -83,16 +84,17 @@ def _answers_of(system: Asking, seconds: float) -> Iterator[SystemAnswer]:
 def _all(config: Config, found: Systems) -> Iterator[tuple[str, Parts]]:
     yield "Java", _java(config)
     if config.source.archive:
-        yield "archive", _archive(Path(config.source.archive))
+        folder = Path(config.source.archive)
+        yield "archive", [("archive", lambda: f"{counted(len(files_of(folder)), 'file')} in {folder}.")]
     else:
         yield "Kafka", _kafka(config, found)
     if (registry := config.registry) and config.changefeed.traits.carries.schema == "registry":
-        yield "registry", iter([("registry", lambda: _registry(registry))])
-    yield "catalog", iter([("catalog", lambda: _catalog(config))])
+        yield "registry", [("registry", lambda: _registry(registry))]
+    yield "catalog", [("catalog", lambda: _catalog(config))]
     if place := _warehouse(config):
-        yield "storage", iter([("storage", lambda: _storage(config, place))])
+        yield "storage", [("storage", lambda: _storage(config, place))]
     if config.upstream.dump or config.upstream.schemas:
-        yield "export", iter([("export", lambda: _export(config))])
+        yield "export", [("export", lambda: _export(config))]
 
 
 def _java(config: Config) -> Parts:
@@ -101,10 +103,10 @@ def _java(config: Config) -> Parts:
     absent = sum(len(jars.missing(group)) for group in jars.groups(config.catalog.properties))
     to_come = f"{counted(absent, 'file')} will be fetched into {jars.home()} at the first start."
     yield "jars", lambda: to_come if absent else f"All are in {jars.home()}."
-
-
-def _archive(folder: Path) -> Parts:
-    yield "archive", lambda: f"{counted(len(files_of(folder)), 'file')} in {folder}."
+    uri, given = config.catalog.properties.get("uri", ""), {"spark.jars", "spark.jars.packages"} & {*config.spark}
+    if uri.startswith("jdbc:") and not uri.startswith(jars.DATABASES) and not given:
+        what = f"catalog.uri is in {uri.split(':')[1]}, whose JDBC driver does not come along"
+        raise OutsideRefused(f"{what}.", DRIVER)
 
 
 def _kafka(config: Config, found: Systems) -> Parts:

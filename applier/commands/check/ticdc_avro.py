@@ -68,10 +68,8 @@ def value_schema(
     """The schema of a table's rows, virtual generated columns included.
 
     Fields that are registered already and stay are in `kept`, by the sanitised name of their column: a schema shows
-    less than a column, and some versions of TiCDC write defaults that others do not.
-
-    Raises:
-        IncompatibleSchema: Two columns get one name, so TiCDC cannot make a schema.
+    less than a column, and some versions of TiCDC write defaults that others do not. Where two columns get one name,
+    TiCDC cannot make a schema, and IncompatibleSchema is raised.
     """
     record = _record(name, form, _fields(columns, form, kept or {}))
     old = {**record, "name": f"{record['name']}_before"}

@@ -68,7 +68,7 @@ def init(file: Path, answers: Answers, *, say: Callable[[str], None], force: boo
     sight = _sight(answers, say)
     _refuse_unread(answers, sight)
     try:
-        file.write_text(text(_beside(file, answers), sight), encoding="utf-8")
+        file.write_text(text(_beside(file, answers), sight or Sight({}, Findings())), encoding="utf-8")
     except OSError as error:
         raise ConfigError([f"Cannot write {file}: {error.strerror or error}."]) from error
     _report(file, answers, sight, say)
@@ -105,11 +105,9 @@ def _beside(file: Path, answers: Answers) -> Answers:
     """The answers as the file has to hold them: paths of the command line begin in the working directory."""
     if file.absolute().parent == Path.cwd():
         return answers
-    catalog = {"type": answers.catalog_type, "uri": answers.uri, "warehouse": answers.warehouse, **answers.options}
-    whole = with_whole_paths({"source": {"kafka": dict(answers.kafka)}, "catalog": catalog}, Path.cwd())
-    uri, warehouse = (whole["catalog"].pop(key) for key in ("uri", "warehouse"))
-    options = {key: whole["catalog"][key] for key in answers.options}
-    return replace(answers, kafka=whole["source"]["kafka"], uri=uri, warehouse=warehouse, options=options)
+    given = {"source": {"kafka": dict(answers.kafka)}, "catalog": dict(answers.catalog)}
+    whole = with_whole_paths(given, Path.cwd())
+    return replace(answers, kafka=whole["source"]["kafka"], catalog=whole["catalog"])
 
 
 def _refuse_unread(answers: Answers, sight: Sight | None) -> None:
@@ -134,13 +132,13 @@ def _refuse(answers: Answers) -> None:
     problems = [f"applier init needs {' and '.join(missing)}."] if missing else []
     for option, given, known in (
         ("--protocol", answers.protocol, tuple(PROTOCOLS)),
-        ("--catalog", answers.catalog_type, tuple(CATALOGS)),
+        ("--catalog", answers.catalog.get("type"), tuple(CATALOGS)),
     ):
         if given and given not in known:
             near = nearest(given, known)
             hint = f"did you mean {near}?" if near else f"known are {', '.join(known)}."
             problems.append(f"{option} {given} is not known, {hint}")
-    for option, value in (("--registry", answers.registry), ("--uri", answers.uri)):
+    for option, value in (("--registry", answers.registry), ("--uri", answers.catalog.get("uri"))):
         password = urlsplit((value or "").removeprefix("jdbc:")).password
         if password and not _VARIABLE.fullmatch(password):
             problems.append(
@@ -152,7 +150,7 @@ def _refuse(answers: Answers) -> None:
 
 def _report(file: Path, answers: Answers, sight: Sight | None, say: Callable[[str], None]) -> None:
     findings = sight.findings if sight else Findings()
-    if protocol := protocol_of(answers, sight) if findings.messages else None:
+    if protocol := protocol_of(answers, findings) if findings.messages else None:
         mark = {True: "with", False: "without", None: "not known whether with"}[findings.has_watermark]
         say(f"{counted(findings.messages, 'message')} looked at: protocol {protocol}, {mark} a resolved ts.")
     elif sight and not findings.messages:
@@ -166,7 +164,7 @@ def _report(file: Path, answers: Answers, sight: Sight | None, say: Callable[[st
         say("Before it can be used, fill in its commented lines, and mend:")
         for problem in error.problems:
             say(f"  {problem}")
-    for line in _next(shlex.quote(str(file)), unmade(sight)):
+    for line in _next(shlex.quote(str(file)), unmade(findings)):
         say(line)
 
 

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, TypeGuard
 
 from applier.changefeed.event import Bootstrap, Event, Resolved, RowChange, SchemaChange
@@ -79,37 +78,37 @@ def detect(messages: Sequence[Mapping[str, Any]], readers: Mapping[str, Decoder]
 
     It raises TransientError where the schema registry does not answer.
     """
-    count, claims, marks = Counter[str](), Counter[str](), Counter[str]()
-    rows, made, nameless, open_ = (defaultdict[str, set[TableName]](set) for _ in range(4))
+    read = {name: _read(messages, decoder) for name, decoder in readers.items()}
+    likely = tuple(sorted((name for name, (count, _) in read.items() if count), key=lambda name: -read[name][0]))
+    if len(likely) == 1:
+        return replace(read[likely[0]][1], protocols=likely)
+    return Findings(len(messages), likely or _of_registry(messages))
+
+
+def _read(messages: Sequence[Mapping[str, Any]], decoder: Decoder) -> tuple[int, Findings]:
+    """How many messages a decoder reads, and what they show by it."""
+    count, has_claims, has_watermark = 0, False, False
+    rows, made, nameless, open_ = (set[TableName]() for _ in range(4))
     for message in messages:
-        for name, decoder in readers.items():
-            try:
-                events = decoder.decode(message["key"], message["value"])
-            except DecodeError as error:
-                if isinstance(error, TransientError):
-                    raise
-                # Such a message was read so far that it is of the protocol.
-                parts = error.events if isinstance(error, BatchRefused) else (error,)
-                count[name] += any(isinstance(part, (IncompleteRow, ValueRefused)) for part in parts)
-                claims[name] += any(isinstance(part, ClaimCheckUnset) for part in parts)
-                continue
-            count[name] += bool(events)
-            marks[name] += any(isinstance(event, Resolved) for event in events)
-            rows[name].update(event.name for event in events if isinstance(event, RowChange))
-            made[name].update(table for event in events for table in _made(event))
-            nameless[name].update(
-                event.name for event in events if isinstance(event, RowChange) and _is_nameless(event)
-            )
-            open_[name].update(event.version.name for event in events if _is_open(event))
-    likely = tuple(name for name, read in count.most_common() if read)
-    if not likely:
-        return Findings(len(messages), _of_registry(messages))
-    if len(likely) > 1:
-        return Findings(len(messages), likely)
-    (name,) = likely
-    tables = tuple(sorted(rows[name]))
-    sets = map(frozenset[TableName], (made[name], nameless[name], open_[name]))
-    return Findings(len(messages), likely, marks[name] > 0, claims[name] > 0, tables, *sets)
+        try:
+            events = decoder.decode(message["key"], message["value"])
+        except DecodeError as error:
+            if isinstance(error, TransientError):
+                raise
+            # Such a message was read so far that it is of the protocol.
+            parts = error.events if isinstance(error, BatchRefused) else (error,)
+            count += any(isinstance(part, (IncompleteRow, ValueRefused)) for part in parts)
+            has_claims |= any(isinstance(part, ClaimCheckUnset) for part in parts)
+            continue
+        count += bool(events)
+        has_watermark |= any(isinstance(event, Resolved) for event in events)
+        changes = [event for event in events if isinstance(event, RowChange)]
+        rows |= {change.name for change in changes}
+        made |= {table for event in events for table in _made(event)}
+        nameless |= {change.name for change in changes if _is_nameless(change)}
+        open_ |= {event.version.name for event in events if _is_open(event)}
+    sets = map(frozenset[TableName], (made, nameless, open_))
+    return count, Findings(len(messages), (), has_watermark, has_claims, tuple(sorted(rows)), *sets)
 
 
 def _is_nameless(row: RowChange) -> bool:
@@ -181,12 +180,7 @@ def shown(
     registry: RegistrySection | None,
     protocol: str | None,
 ) -> Findings:
-    """What the messages at both ends of each partition are; those of a protocol that is named, if it reads any.
-
-    Raises:
-        TransientError: The source or the registry does not answer.
-        OutsideRefused: The messages may not be read.
-    """
+    """What the messages at both ends of each partition are; those of a protocol that is named, if it reads any."""
     messages: list[Mapping[str, Any]] = []
     for place, span in bounds.items():
         middle = min(span.end, span.start + _EACH)

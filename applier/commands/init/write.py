@@ -7,8 +7,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from applier.changefeed.message import TopicPartition
 from applier.changefeed.table import TableName
-from applier.commands.init.look import Sight
+from applier.changefeed.window import OffsetRange
+from applier.commands.init.look import Findings, Sight
 from applier.config.protocols import PROTOCOLS
 from applier.runtime.figures import counted
 
@@ -18,78 +20,70 @@ _NAMED = 12
 
 @dataclass(frozen=True, slots=True)
 class Answers:
-    """What the user says, with the section `[source.kafka]`; None where it is not known."""
+    """What the user says, with the keys of `[source.kafka]` and `[catalog]`; None where it is not known."""
 
     kafka: Mapping[str, Any]
     name: str | None = None
     protocol: str | None = None
     registry: str | None = None
-    catalog_type: str | None = None
-    uri: str | None = None
-    warehouse: str | None = None
-    options: Mapping[str, str] = field(default_factory=dict)
+    catalog: Mapping[str, str] = field(default_factory=dict)
 
 
-def protocol_of(answers: Answers, sight: Sight | None) -> str | None:
+def protocol_of(answers: Answers, findings: Findings) -> str | None:
     """The protocol that the user names, or that the messages show; None where neither is certain."""
-    found = sight.findings.protocols if sight else ()
+    found = findings.protocols
     return answers.protocol or (found[0] if len(found) == 1 else None)
 
 
-def text(answers: Answers, sight: Sight | None) -> str:
-    """The configuration as TOML; `sight` is None where the topics could not be looked at."""
-    protocol = protocol_of(answers, sight)
+def text(answers: Answers, sight: Sight) -> str:
+    """The configuration as TOML."""
+    findings = sight.findings
+    protocol = protocol_of(answers, findings)
     sections = [
-        ["[changefeed]", *_changefeed(answers, sight, protocol)],
-        ["[source.kafka]", *_source(answers, sight)],
+        ["[changefeed]", *_changefeed(answers, findings, protocol)],
+        ["[source.kafka]", *_source(answers, sight.bounds)],
         _registry(answers, protocol),
-        ["[catalog]", *_catalog(answers)],
-        ["[upstream]", *_upstream(sight)],
-        ["[tables]", *_tables(sight)],
+        ["[catalog]", *_catalog(answers.catalog)],
+        ["[upstream]", *_upstream(findings)],
+        ["[tables]", *_tables(findings)],
     ]
     head = "# Written by `applier init`. Every key: docs/configuration.md. Check it with `applier check -c FILE`.\n\n"
     return head + "\n\n".join("\n".join(lines) for lines in sections if lines) + "\n"
 
 
-def _changefeed(answers: Answers, sight: Sight | None, protocol: str | None) -> Iterator[str]:
+def _changefeed(answers: Answers, findings: Findings, protocol: str | None) -> Iterator[str]:
     yield _line("name", answers.name, "names the changefeed and its control tables: letters, digits, _ and -")
-    findings = sight.findings if sight else None
     if protocol is None:
-        known = findings.protocols if findings and findings.protocols else tuple(PROTOCOLS)
-        yield _line("protocol", None, f"{_unclear(sight)}: TiCDC's `protocol` of the sink, one of {', '.join(known)}")
+        known = ", ".join(findings.protocols or PROTOCOLS)
+        yield _line("protocol", None, f"{_unclear(findings)}: TiCDC's `protocol` of the sink, one of {known}")
         return
     yield _line("protocol", protocol, "")
     traits = PROTOCOLS[protocol].carries
-    if findings and findings.messages and findings.has_watermark is False:
+    if findings.messages and findings.has_watermark is False:
         yield f"# None of the {findings.messages} messages looked at has a resolved ts: `applier run` would wait."
         yield f"# TiCDC's option: {traits.resolved_ts}. Where it cannot be turned on, rows can be"
         yield "# applied in the order of their offsets, so that a transaction may be seen in part:"
         yield '# order = "offset"'
-    if findings and findings.nameless:
+    if findings.nameless:
         yield "# TiCDC does not name the time zone of TIMESTAMP values: fill in that of its server."
         yield '# timezone = "UTC"'
     elif traits.schema != "messages" and any("changefeed.timezone" in loss for loss in traits.losses):
         yield '# timezone = "UTC"   # fill in the time zone of the TiCDC server, unless it is UTC'
-    if findings and findings.has_claim_checks:
+    if findings.has_claim_checks:
         yield '# claim_check = "s3://…"   # fill in TiCDC\'s claim-check-storage-uri: large rows lie there'
 
 
-def _unclear(sight: Sight | None) -> str:
-    if sight is None:
-        return "the topics could not be looked at"
-    if not sight.findings.messages:
+def _unclear(findings: Findings) -> str:
+    if not findings.messages:
         return "the topics hold no message yet"
-    several = len(sight.findings.protocols) > 1
-    return "the messages fit several protocols" if several else "the messages fit no protocol"
+    return "the messages fit several protocols" if findings.protocols else "the messages fit no protocol"
 
 
-def _source(answers: Answers, sight: Sight | None) -> Iterator[str]:
+def _source(answers: Answers, bounds: Mapping[TopicPartition, OffsetRange]) -> Iterator[str]:
     for key, value in answers.kafka.items():
         yield _line(key, value, "")
-    if sight is None:
-        return
-    for topic in sorted({place.topic for place in sight.bounds}):
-        spans = {place.partition: span for place, span in sight.bounds.items() if place.topic == topic}
+    for topic in sorted({place.topic for place in bounds}):
+        spans = {place.partition: span for place, span in bounds.items() if place.topic == topic}
         offsets = counted(sum(it.end - it.start for it in spans.values()), "offset")
         yield f"# Topic {topic}: {counted(len(spans), 'partition')}, {offsets}."
         if cut := [number for number, span in spans.items() if span.start]:
@@ -113,31 +107,33 @@ def _registry(answers: Answers, protocol: str | None) -> list[str]:
     return []
 
 
-def _catalog(answers: Answers) -> Iterator[str]:
+def _catalog(known: Mapping[str, str]) -> Iterator[str]:
+    keys = {
+        "type": "jdbc, rest, hive, glue, hadoop, nessie or bigquery",
+        "uri": "address of the catalog, such as jdbc:postgresql://host/lake or https://host",
+        "warehouse": "where tables are stored, such as s3://bucket/lake; or its name",
+    }
     yield _line("name", "lake", "")
-    yield _line("type", answers.catalog_type, "jdbc, rest, hive, glue, hadoop, nessie or bigquery")
-    if answers.uri or answers.catalog_type != "glue":
-        yield _line("uri", answers.uri, "address of the catalog, such as jdbc:postgresql://host/lake or https://host")
-    yield _line("warehouse", answers.warehouse, "where tables are stored, such as s3://bucket/lake; or its name")
-    for key, value in answers.options.items():
-        yield _line(key, value, "")
+    for key in (*keys, *(other for other in known if other not in keys)):
+        if key != "uri" or known.get("uri") or known.get("type") != "glue":
+            yield _line(key, known.get(key), keys.get(key, ""))
 
 
-def _upstream(sight: Sight | None) -> Iterator[str]:
-    if older := unmade(sight):
+def _upstream(findings: Findings) -> Iterator[str]:
+    if older := unmade(findings):
         yield f"# Without a CREATE TABLE among the messages looked at: {named(older)}."
     yield '# dump = "/exports"   # an export of Dumpling, for rows older than the changefeed (docs/initial-load.md)'
 
 
-def _tables(sight: Sight | None) -> Iterator[str]:
-    if sight and sight.findings.tables:
-        yield f"# Seen in the messages looked at: {named(sight.findings.tables)}."
+def _tables(findings: Findings) -> Iterator[str]:
+    if findings.tables:
+        yield f"# Seen in the messages looked at: {named(findings.tables)}."
     yield '# include = ["shop.*", "!shop.tmp_*"]   # the tables that are followed; all of them without this line'
 
 
-def unmade(sight: Sight | None) -> list[TableName]:
+def unmade(findings: Findings) -> list[TableName]:
     """Tables of which there are rows among the messages looked at, and no CREATE TABLE."""
-    return [name for name in sight.findings.tables if name not in sight.findings.made] if sight else []
+    return [name for name in findings.tables if name not in findings.made]
 
 
 def named(tables: Sequence[TableName]) -> str:

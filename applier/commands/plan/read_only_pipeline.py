@@ -19,9 +19,7 @@ from applier.sink.iceberg.catalog import Catalog
 def looking(config: Config) -> Iterator[Pipeline]:
     """The pipeline of a configuration at its newest checkpoint, without the lease; only `look` at it.
 
-    Raises:
-        ConfigError: Spark cannot start, or `tables.readers` names one that cannot read the tables.
-        TransientError: Catalog or source do not answer.
+    Raises ConfigError where Spark cannot start, or `tables.readers` names one that cannot read the tables.
     """
     refuse_unreadable(config.tables.readers, config.tables.format_version)
     with _readable(config.catalog) as properties, running(config, properties) as session:

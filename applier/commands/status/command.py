@@ -5,7 +5,7 @@ It reads the control tables and the metadata of the tables through PyIceberg; no
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
@@ -37,13 +37,16 @@ def rollback(name: TableName, table: LakeTable, cut: int | None, known: Stamp | 
     is_behind = is_older(known, found)
     if not is_behind and (cut is None or not lacks(table.history(table.snapshot_id), cut, table.history)):
         return None
-    newest = _newest(table, known, cut)
+    newest, call = _newest(table, known, cut), ""
     than = f"snapshot {newest}, its newest" if newest is not None else "its stamp"
     shown = f"it shows snapshot {table.snapshot_id}, which is older than {than}"
     # It may lack a DDL of that very commit ts.
     bound = str(found.resolved_ts - 1) if is_behind and found.resolved_ts else "beginning"
     because = f"Table {table} was rolled back by hand: {shown}."
-    return Trouble(because, _way_out(name, table, newest, bound, config))
+    if newest is not None:
+        identifier = spark_name(table.identifier).replace("'", "\\'")
+        call = f"CALL {spark_name([config.catalog.name])}.system.set_current_snapshot('{identifier}', {newest})"
+    return Trouble(because, wording.set_again(name, call, bound, config.path))
 
 
 def own_stamp(properties: Mapping[str, str], changefeed: str) -> Stamp | None:
@@ -58,26 +61,13 @@ def own_stamp(properties: Mapping[str, str], changefeed: str) -> Stamp | None:
 def _newest(table: LakeTable, known: Stamp | None, cut: int | None) -> int | None:
     """The snapshot that the table should show; None if it has expired."""
     shown = {snapshot.id for snapshot in table.history(table.snapshot_id)}
-    if known is not None and known.resolved_ts and (lost := [*_stamped(table, known, shown)]):
-        return lost[-1]
+    if known is not None and known.resolved_ts:
+        wanted = {CHANGEFEED: known.changefeed, RESOLVED_TS: str(known.resolved_ts)}
+        stamped = (it for it in table.snapshots.values() if wanted.items() <= it.summary.items())
+        # The snapshots of a branch have the stamp from their backfill.
+        if lost := [it.id for it in stamped if BACKFILL not in it.summary and it.id not in shown]:
+            return lost[-1]
     return cut if cut in table.snapshots and cut not in shown else None
-
-
-def _stamped(table: LakeTable, known: Stamp, shown: Collection[int]) -> Iterator[int]:
-    """Snapshots with the newest stamp that are not shown; those of branches have it from their backfill."""
-    wanted = {CHANGEFEED: known.changefeed, RESOLVED_TS: str(known.resolved_ts)}
-    for snapshot in table.snapshots.values():
-        is_newest = wanted.items() <= snapshot.summary.items() and BACKFILL not in snapshot.summary
-        if is_newest and snapshot.id not in shown:
-            yield snapshot.id
-
-
-def _way_out(name: TableName, table: LakeTable, newest: int | None, bound: str, config: Config) -> str:
-    if newest is None:
-        return wording.set_again(name, "", bound, config.path)
-    identifier = spark_name(table.identifier).replace("'", "\\'")
-    call = f"CALL {spark_name([config.catalog.name])}.system.set_current_snapshot('{identifier}', {newest})"
-    return wording.set_again(name, call, bound, config.path)
 
 
 _THREADS = 8

@@ -67,20 +67,17 @@ def _progress(shown: Sequence[TableProgress], width: int) -> Table:
         age = "never" if table.commit_age_seconds is None else f"{span(table.commit_age_seconds)} ago"
         share = "" if table.caught_up is None else f" {table.caught_up:.0%}"
         is_there = table.state != "missing"
-        cells = [_cell(table.table), *([_cell(table.iceberg)] if is_routed else [])]
+        cells: list[str | Text] = [table.table, *([table.iceberg] if is_routed else [])]
         cells += [Text(f"{table.state}{share}", style=style(table.state))]
-        cells += [Text(f"{table.rows:,}" if is_there else _UNKNOWN), Text(f"{table.files:,}" if is_there else _UNKNOWN)]
-        cells += [Text(age), Text(span(table.lag_seconds, _UNKNOWN))]
-        cells += [Text(clock(table.committed)), Text(clock(table.resolved))] if is_wide else []
+        cells += [f"{count:,}" if is_there else _UNKNOWN for count in (table.rows, table.files)]
+        cells += [age, span(table.lag_seconds, _UNKNOWN)]
+        cells += [clock(table.committed), clock(table.resolved)] if is_wide else []
         rows.append(cells)
     return _grid(headings, rows, width)
 
 
 def _snapshots(shown: Sequence[TableProgress]) -> Table:
-    rows = [
-        [_cell(table.iceberg), Text(str(table.snapshot_id or "none")), Text(str(table.cut_snapshot_id or "none"))]
-        for table in shown
-    ]
+    rows = [[it.iceberg, str(it.snapshot_id or "none"), str(it.cut_snapshot_id or "none")] for it in shown]
     return _grid(("Iceberg table", ">snapshot", ">in the cut"), rows)
 
 
@@ -92,13 +89,9 @@ def steps(report: StatusReport, width: int) -> Iterator[RenderableType]:
     headings = [*(["at (UTC)"] if is_wide else []), ">step", *figures, *(f">{name}" for name in stages)]
     rows = []
     for step in report.steps:
-        cells = [clock(step.at)] if is_wide else []
-        cells += [
-            str(step.step),
-            *map(_figure, (step.messages, step.rows, step.backlog)),
-            span(step.lag_seconds, _UNKNOWN),
-        ]
-        rows.append([Text(cell) for cell in [*cells, *(_seconds(step, stage) for stage in stages)]])
+        cells = [*([clock(step.at)] if is_wide else []), str(step.step)]
+        cells += [*map(_figure, (step.messages, step.rows, step.backlog)), span(step.lag_seconds, _UNKNOWN)]
+        rows.append(cells + [_seconds(step, stage) for stage in stages])
     yield prose("The newest steps, and the seconds that each stage took")
     yield _grid(headings, rows, width, gap=1 + is_wide)
     if report.explanation:
@@ -108,11 +101,7 @@ def steps(report: StatusReport, width: int) -> Iterator[RenderableType]:
 def partitions(found: Sequence[PartitionProgress]) -> Table:
     """How far each partition is read, those that are furthest behind first."""
     rows = [
-        [
-            _cell(f"  {item.topic}/{item.partition}"),
-            Text(f"{item.next_offset:,}"),
-            Text(clock(item.resolved) or "never"),
-        ]
+        [f"  {item.topic}/{item.partition}", f"{item.next_offset:,}", clock(item.resolved) or "never"]
         for item in sorted(found, key=lambda item: (item.resolved_ts or 0, item.topic, item.partition))
     ]
     return _grid(("  partition", ">next offset", "resolved (UTC)"), rows)
@@ -158,17 +147,15 @@ def _seconds(step: StepProgress, stage: str) -> str:
     return f"{step.seconds[stage]:.2f}" if stage in step.seconds else _UNKNOWN
 
 
-def _cell(text: str) -> Text:
-    """A name, which is cut where its column ends."""
-    return Text(escaped(text), no_wrap=True, overflow="ellipsis")
-
-
-def _grid(headings: Sequence[str], rows: Sequence[Sequence[Text]], width: int | None = None, gap: int = 2) -> Table:
+def _grid(
+    headings: Sequence[str], texts: Sequence[Sequence[str | Text]], width: int | None = None, gap: int = 2
+) -> Table:
     """A table without lines; a heading that begins with `>` is that of numbers.
 
     Columns of names give way to a terminal of that width, and then whole columns do: no figure is cut.
     """
     shown = [heading.removeprefix(">") for heading in headings]
+    rows = [[line(cell) if isinstance(cell, str) else cell for cell in row] for row in texts]
     widths = [max(len(heading), *(row[at].cell_len for row in rows)) + gap for at, heading in enumerate(shown)]
     least = [min(wide, _LEAST) if shown[at].strip() in _NAMES else wide for at, wide in enumerate(widths)]
     kept = list(range(len(shown)))

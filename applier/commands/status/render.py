@@ -167,10 +167,9 @@ def _others(report: StatusReport, choice: Choice) -> Iterator[RenderableType]:
 
 
 def refuse(given: Mapping[str, bool], console: Console, engine: str | None = None) -> None:
-    """Refuse options that contradict each other; `given` says of each whether it was given.
+    """Refuse options that contradict each other, an engine without `--cut`, and `--watch` without a terminal.
 
-    Raises:
-        ConfigError: They do, an engine is named without `--cut`, or `--watch` has no terminal.
+    It raises ConfigError; `given` says of each option whether it was given.
     """
     if engine is not None and not given["--cut"]:
         raise ConfigError([f"{engine} names an engine for the queries of --cut: add --cut, or leave {engine} out."])
@@ -185,10 +184,7 @@ def watching(look: Callable[[], StatusReport], choice: Choice, console: Console,
     """Redraw what `look` finds until Ctrl-C; returns the exit code of the last report.
 
     A catalog that does not answer is asked again: what was found before stays on the screen, with the error above it.
-
-    Raises:
-        KeyboardInterrupt: There is no report yet.
-        ConfigError, TerminalError: See `status`.
+    KeyboardInterrupt is raised where there is no report yet, and other errors are those of `status`.
     """
     last: StatusReport | None = None
     code: int | None = None

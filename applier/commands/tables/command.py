@@ -50,9 +50,7 @@ Say = Callable[[str], None]
 def planned(config: Config, kind: Kind, rules: Sequence[str]) -> list[str]:
     """What a command would do to the tables of some filter rules, one sentence a table; it writes nothing.
 
-    Raises:
-        ConfigError: The changefeed has not begun, or no table matches.
-        TransientError: The catalog does not answer.
+    Raises ConfigError where the changefeed has not begun, or no table matches.
     """
     last = _checkpoint(config)
     return list(_preview(kind, selected(rules, last.tables), last, config))
@@ -109,8 +107,8 @@ def ask(config: Config, kind: Kind, rules: Sequence[str], why: str, say: Say, *,
     """Have something done to the tables of some filter rules, for a reason; returns the outcome.
 
     While another process holds the changefeed, it does so between two steps, and this waits for it. Otherwise this
-    process takes the changefeed for as long as that takes, in a session of its own unless it is given one. The request
-    is kept before anything is done for it: whatever dies, it is carried out once, by the next process if need be.
+    process takes the changefeed for as long as that takes. The request is kept before anything is done for it: whatever
+    dies, it is carried out once, by the next process if need be.
 
     Raises:
         ConfigError: It cannot be done as it was asked for.
@@ -177,10 +175,7 @@ def waited(config: Config, request: TableRequest, say: Say, *, comes_back: bool)
     """Leave a request for the holder of the changefeed, and wait for it; with `comes_back` for the tables as well.
 
     Where the holder is gone, this waits for the next one, and never takes its place: a supervisor starts it again, and
-    it must not find the changefeed taken.
-
-    Returns:
-        The outcome in words.
+    it must not find the changefeed taken. Returns the outcome in words.
 
     Raises:
         ConfigError: The request was refused.
@@ -285,12 +280,7 @@ def who() -> str:
 
 
 def append(section: CatalogSection, identifier: tuple[str, ...], rows: pa.Table) -> bool:
-    """Append rows to a table of a catalog; False if there is no such table.
-
-    Raises:
-        TransientError: The catalog or its storage does not answer.
-        ConfigError: A library or a property is missing that reaching them needs.
-    """
+    """Append rows to a table of a catalog; False if there is no such table. Raises what `reported` does."""
     with reported(f"append to table {'.'.join(identifier)} of catalog {section.name}", section.type):
         catalog = load_catalog(section.name, **catalog_properties(section, is_read_only=False))
         try:

@@ -25,10 +25,15 @@ from applier.runtime.logs import logger, set_up_logging
 from applier.runtime.terminal import progress
 
 OWN = Path(__file__).parent
-"""The lock of the jars that applier itself runs on: groups `spark` and `s3`."""
+"""The lock of the jars that applier itself runs on: groups `spark`, `s3` and `postgresql`."""
 
-_MEGABYTES = {"spark": 70, "s3": 69}
+_MEGABYTES = {"spark": 70, "s3": 69, "postgresql": 1}
 """Size of our own groups, for people who wait."""
+
+_POSTGRESQL = "jdbc:postgresql:"
+
+DATABASES = ("jdbc:sqlite:", _POSTGRESQL)
+"""How the addresses of databases begin whose JDBC drivers are among the groups."""
 
 _FETCH_SECONDS = 900
 
@@ -61,7 +66,8 @@ def fetch(group: str, lock: Path = OWN, into: Path | None = None) -> list[Path]:
 
 def groups(catalog: Mapping[str, str]) -> list[str]:
     """The groups that a catalog of these properties needs."""
-    return ["spark", "s3"] if "S3FileIO" in catalog.get("io-impl", "") else ["spark"]
+    is_s3, is_in_postgresql = "S3FileIO" in catalog.get("io-impl", ""), catalog.get("uri", "").startswith(_POSTGRESQL)
+    return ["spark", *(["s3"] if is_s3 else []), *(["postgresql"] if is_in_postgresql else [])]
 
 
 def missing(group: str) -> list[str]:
@@ -181,7 +187,9 @@ def main() -> int:
     parser = argparse.ArgumentParser(
         prog="python -m applier.runtime.jvm.jars", description="Fetch and verify pinned jars."
     )
-    parser.add_argument("groups", nargs="*", default=["spark"], metavar="GROUP", help="spark (default) or s3")
+    parser.add_argument(
+        "groups", nargs="*", default=["spark"], metavar="GROUP", help="spark (default), s3 or postgresql"
+    )
     parser.add_argument("--into", type=Path, help="folder for the groups; default $APPLIER_JARS or the user's cache")
     parser.add_argument(
         "--lock", type=Path, default=OWN, help="folder with another jars.xml, jars.sha256, ivysettings.xml"

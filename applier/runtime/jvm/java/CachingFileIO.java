@@ -51,6 +51,9 @@ public class CachingFileIO implements DelegateFileIO, SupportsStorageCredentials
   /** In the order in which they were asked for last. All access holds the lock of the map. */
   private static final LinkedHashMap CACHE = new LinkedHashMap(16, 0.75f, true);
 
+  /** By folder, the newest metadata of a table that is kept; an older one is hardly asked for, and each is large. */
+  private static final Map NEWEST = new HashMap();
+
   private static long held = 0;
 
   /** Fewer than the connections that a client of S3 has, or some would wait for one until they fail. */
@@ -217,6 +220,12 @@ public class CachingFileIO implements DelegateFileIO, SupportsStorageCredentials
   private static void keep(String location, byte[] body) {
     synchronized (CACHE) {
       forget(location);
+      if (location.endsWith(".json")) {
+        String before = (String) NEWEST.put(folder(location), location);
+        if (before != null) {
+          forget(before);
+        }
+      }
       CACHE.put(location, body);
       held += body.length;
       Iterator eldest = CACHE.values().iterator();

@@ -34,7 +34,7 @@ def sight(protocol: str, *, has_watermark: bool = True) -> Sight:
 def answers(folder: Path) -> Answers:
     """All that can be said beforehand."""
     uri, lake = f"jdbc:sqlite:{folder}/catalog.db", f"{folder}/lake"
-    return Answers(KAFKA, name="shop", catalog_type="jdbc", uri=uri, warehouse=lake)
+    return Answers(KAFKA, name="shop", catalog={"type": "jdbc", "uri": uri, "warehouse": lake})
 
 
 def written(
@@ -195,7 +195,7 @@ def test_topics_that_cannot_be_reached_stop_it(tmp_path: Path, monkeypatch: pyte
     [
         (Answers({}), "applier init needs --servers HOST:PORT and --topics NAME,NAME."),
         (Answers(KAFKA, protocol="opn"), "--protocol opn is not known, did you mean open?"),
-        (Answers(KAFKA, catalog_type="jbdc"), "--catalog jbdc is not known, did you mean jdbc?"),
+        (Answers(KAFKA, catalog={"type": "jbdc"}), "--catalog jbdc is not known, did you mean jdbc?"),
         (
             Answers(KAFKA, registry="https://me:secret@registry"),
             "--registry holds a password. Put it into an environment variable, and write ${NAME} in its place.",
@@ -225,8 +225,8 @@ def test_secrets_stay_out_of_the_file(tmp_path: Path) -> None:
         options(["x"], "--kafka")
 
     kafka = KAFKA | options([f'{key}=x required password="${{SECRET}}";'], "--kafka")
-    assert f'"{key}" = "x required password=\\"${{SECRET}}\\";"' in text(Answers(kafka), None)
-    assert str(tmp_path) not in text(Answers(kafka), None)
+    assert f'"{key}" = "x required password=\\"${{SECRET}}\\";"' in text(Answers(kafka), Sight({}, Findings()))
+    assert str(tmp_path) not in text(Answers(kafka), Sight({}, Findings()))
 
 
 def test_paths_of_the_command_line_begin_in_the_working_directory(
@@ -236,7 +236,8 @@ def test_paths_of_the_command_line_begin_in_the_working_directory(
     (tmp_path / "conf").mkdir()
     monkeypatch.chdir(tmp_path)
     kafka = KAFKA | {"kafka.ssl.truststore.location": "trust.jks", "kafka.ssl.keystore.location": "${STORE}"}
-    given = Answers(kafka, name="shop", catalog_type="jdbc", uri="jdbc:sqlite:lake.db", warehouse="tables")
+    lake = {"type": "jdbc", "uri": "jdbc:sqlite:lake.db", "warehouse": "tables"}
+    given = Answers(kafka, name="shop", catalog=lake)
 
     there, _ = written(tmp_path / "conf", given, sight("simple"), monkeypatch)
     here, _ = written(tmp_path, given, sight("simple"), monkeypatch)

@@ -88,7 +88,7 @@ def test_a_fetch_says_how_many_megabytes_come(tmp_path: Path, monkeypatch: pytes
 
 def test_the_megabytes_of_our_groups_are_those_of_their_files() -> None:
     """Each group has a figure, and it is right where the files are here."""
-    assert set(jars._MEGABYTES) == {"spark", "s3"}
+    assert set(jars._MEGABYTES) == {"spark", "s3", "postgresql"}
     for group, megabytes in jars._MEGABYTES.items():
         if not jars.missing(group):
             assert (
@@ -96,9 +96,16 @@ def test_the_megabytes_of_our_groups_are_those_of_their_files() -> None:
             )
 
 
+def test_a_catalog_has_the_jars_that_it_needs() -> None:
+    """The driver of PostgreSQL comes along; other databases' are put into spark.jars."""
+    s3 = {"io-impl": "org.apache.iceberg.aws.s3.S3FileIO"}
+    assert jars.groups({"uri": "jdbc:sqlite:x"}) == jars.groups({"uri": "jdbc:mysql://x"}) == ["spark"]
+    assert jars.groups({"uri": "jdbc:postgresql://x/lake", **s3}) == ["spark", "s3", "postgresql"]
+
+
 def test_an_unknown_group_is_refused() -> None:
     """A wrong name is answered with the right ones."""
-    with pytest.raises(ConfigError, match="no group of jars 'spork'; there are s3, spark"):
+    with pytest.raises(ConfigError, match="no group of jars 'spork'; there are postgresql, s3, spark"):
         jars.fetch("spork")
 
 
