@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
@@ -10,7 +11,7 @@ from dataclasses import dataclass, field, replace
 
 from applier.changefeed.checkpoint import Checkpoint
 from applier.config.settings import MaintenanceSection
-from applier.errors import ApplierError, CheckpointConflict, TableMismatch, TransientError
+from applier.errors import ApplierError, CheckpointConflict
 from applier.pipeline.tables.target_tables import TargetTables
 from applier.runtime.logs import logger
 from applier.runtime.threads import Asking
@@ -39,6 +40,8 @@ REST_SECONDS = 600.0
 
 UNITS = 3
 """Units of work at a time. Each mostly waits for storage; a compaction holds its rows in memory."""
+
+_POLL_SECONDS = 0.2
 
 DUE_SNAPSHOTS = 1.1
 """Share of the snapshots to keep from which on the others expire: dropping several at once pays."""
@@ -184,6 +187,14 @@ class Maintenance:
                 done.update(self._run(task, upkeep, memory))
         return +done
 
+    def finish(self, checkpoint: Checkpoint, stop: threading.Event) -> None:
+        """As `tend`, and wait for what is under way then, until asked to stop: no later step would commit it."""
+        self.tend(checkpoint)
+        while self._units and not stop.is_set():
+            self._units[0].work.join(_POLL_SECONDS)
+            for _ in self._taken_in(self._parked(checkpoint)):
+                pass
+
     def _parked(self, checkpoint: Checkpoint) -> frozenset[tuple[str, ...]]:
         """Tables that are left alone: their files may be those of a copy in which they are brought back, too."""
         states = {name: tracked.completeness for name, tracked in checkpoint.tables.items()}
@@ -320,7 +331,7 @@ class Maintenance:
             return take(unit)
         except CheckpointConflict:
             raise
-        except (TransientError, TableMismatch) as error:
+        except ApplierError as error:
             self._put_off(unit.task, unit.identifier, error)
             return None
 
@@ -335,7 +346,7 @@ class Maintenance:
             counts = upkeep.by_iceberg() if task == "compact" else upkeep.rewrite_manifests()
         except CheckpointConflict:
             raise
-        except (TransientError, TableMismatch) as error:
+        except ApplierError as error:
             self._put_off(task, writer.table.identifier, error)
         finally:
             self._budget.spend(self.clock() - start)

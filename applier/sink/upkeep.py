@@ -202,7 +202,9 @@ class Upkeep:
         chosen = merging.groups(files, spec_id, _SMALL * self._target, fewest, size, rows)
         if found.has_dead_rows(limits):
             chosen += merging.with_dead_rows(files, spec_id, limits.deleted_share, chosen, limits.unit_bytes)
-        return merging.stage(table, storage, chosen) if chosen else None
+        staged = merging.stage(table, storage, chosen) if chosen else None
+        failpoints.reach("files-merged")
+        return staged
 
     def take_in(self, merge: Merge) -> Counts:
         """Commit what was merged, with the rows that died since; nothing where the table has been written anew."""
@@ -254,6 +256,7 @@ class Upkeep:
             before = self._oldest(times, cut, now)
             if any(at < before for at in times.values()):
                 iceberg.expire(self.writer.table, before)
+                failpoints.reach("snapshots-expired")
             return len(times) - self.snapshots
 
         return {"expired": self._fenced(drop)}

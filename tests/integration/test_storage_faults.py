@@ -18,8 +18,10 @@ from pyspark.sql import SparkSession
 
 from applier.commands.follower import Follower
 from applier.errors import OutsideRefused, TransientError
+from applier.pipeline import maintenance
 from applier.pipeline.step import Pipeline
 from applier.runtime.jvm.spark_session import _catalog_settings
+from applier.runtime.threads import Asking
 from applier.sink.iceberg.commit import Change, _described
 from applier.sink.iceberg.java import Java
 from bench.storage import BUCKET, KEYS, slow_s3
@@ -101,6 +103,40 @@ def test_each_request_of_a_step_may_fail(
     # Of each kind of file one at least, of the table and of the checkpoint.
     assert len(failed) >= 10
     assert _shown(world, endpoint) == {"a": rows}
+
+
+@pytest.mark.parametrize(
+    "fault", ["500", *(pytest.param(one, marks=pytest.mark.soak) for one in ("403", "503", "cut"))]
+)
+def test_each_request_of_maintenance_may_fail(
+    world: World, storage: FaultyStorage, endpoint: str, monkeypatch: pytest.MonkeyPatch, fault: str
+) -> None:
+    """Files are merged and snapshots expire before each step, one of whose requests is lost: nothing of it shows."""
+    monkeypatch.setattr(maintenance, "REST_SECONDS", 0.0)
+    monkeypatch.setattr(maintenance, "OVERDUE", 1.0)
+    world.settings |= {"source": {"messages_per_step": 3}, "maintenance": {"small_files": 2, "snapshots": 3}}
+    rows: dict[int, str] = {}
+    world.create("a")
+    world.resolve()
+    for key in range(40):
+        _put(world, rows, key)
+        _put(world, rows, key // 2, "UPDATE")
+        world.resolve()
+    failed: list[str] = []
+    with world.applier() as pipeline:
+        pipeline.maintenance.begin = Asking.run
+        for _ in range(4):
+            assert pipeline.step().moved
+        for number in range(36):
+            if (request := _step_without(number, pipeline, storage, fault)) is not None:
+                failed.append(request)
+        while pipeline.step().moved:
+            pass
+        rest = pipeline.maintenance
+        rest.finish(pipeline.state.checkpoint, threading.Event())
+    assert len(failed) >= 20
+    assert _shown(world, endpoint) == {"a": rows}
+    assert not rest.behind
 
 
 def test_a_table_is_not_shown_without_its_metadata_while_another_one_writes_to_the_same_folder(

@@ -65,6 +65,35 @@ def test_killed_and_started_again(scenario: str, messages: int, points: tuple[st
 
 
 @pytest.mark.timeout(900)
+@pytest.mark.parametrize(
+    "points",
+    every(
+        [
+            ("compaction-sent:2", "snapshots-expired:1"),
+            ("files-merged:1", "files-merged:3", "compaction-sent:1", "snapshots-expired:2", "compaction-sent:4"),
+        ],
+        2,
+    ),
+)
+def test_killed_while_tables_are_maintained(points: tuple[str, ...], tmp_path: Path) -> None:
+    """Steps go on beside a compaction and an expiry; wherever the process dies, nothing is lost or shown twice."""
+    lake = {"type": "jdbc", "uri": f"jdbc:sqlite:{tmp_path}/catalog.db", "warehouse": f"{tmp_path}/tables"}
+    found = replay("txns", "simple-json", lake, tmp_path, "simple")
+    found.raw["source"]["messages_per_step"] = 40
+    found.raw["maintenance"] = {"small_files": 2, "snapshots": 3, "share": 1.0}
+    for point in points:
+        killed = once(found.raw, tmp_path, kill_at=point)
+        assert killed.code == -signal.SIGKILL, f"never came to {point}: {killed.said}"
+
+    ended = once(found.raw, tmp_path)
+
+    assert (ended.code, ended.said) == (0, "")
+    assert differences(found, recordings.expected("txns")[-1]) == []
+    assert faults_of(found) == []
+    assert {event["task"] for event in ended.events if event["event"] == "table maintained"} >= {"compact"}
+
+
+@pytest.mark.timeout(900)
 @pytest.mark.soak
 def test_killed_in_offset_order_and_started_again(tmp_path: Path) -> None:
     """Nothing but offsets tells what tables have, those without a key among them: no row is there twice or missing."""

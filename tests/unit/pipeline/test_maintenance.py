@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import itertools
+import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from types import SimpleNamespace
@@ -314,6 +315,23 @@ def test_iceberg_rewrites_what_cannot_be_merged_in_its_turn(lake: Lake) -> None:
         mending.tend(CHECKPOINT)
 
     assert table.done == ["merge", "by iceberg", "merge", "by iceberg"]
+
+
+def test_a_run_that_ends_waits_for_what_it_prepared(lake: Lake) -> None:
+    """No later step of it commits that; one that is asked to stop does not wait."""
+    table = lake.add(units=1, seconds=0)
+    mending = lake.maintenance(begin=Asking.start, share=1)
+    lake.clock.now += 100
+
+    mending.finish(CHECKPOINT, threading.Event())
+    assert table.units == 0
+
+    stop = threading.Event()
+    stop.set()
+    table.units = 1
+    lake.writers[0].head = 2
+    lake.maintenance(begin=lambda _: None, share=1).finish(CHECKPOINT, stop)
+    assert table.units == 1
 
 
 def test_a_table_that_is_parked_takes_no_merge(lake: Lake) -> None:
