@@ -107,6 +107,27 @@ class _Memory:
     needs_action: bool = False
     is_behind: bool = False
 
+    def look(self, upkeep: Upkeep, settings: MaintenanceSection, now: float) -> None:
+        """Find out what is due; it costs nothing while the table stands still."""
+        has_moved, is_time, is_first = upkeep.writer.head != self.head, now >= self.next_look, self.head is None
+        self.head = upkeep.writer.head
+        self.commits += has_moved
+        if has_moved and "compact" in settings.tasks and (worn := upkeep.worn) >= 1:
+            self.due["compact"] = worn
+        is_turn = (has_moved and self.commits % LOOK_COMMITS == 0) or is_time
+        if is_turn and upkeep.has_many_manifests:
+            self.due["manifests"] = 1.0
+        self.snapshots += has_moved
+        most = 1 if is_time and not is_first else DUE_SNAPSHOTS * settings.snapshots
+        if is_turn or (has_moved and self.snapshots > most):
+            self.snapshots = upkeep.snapshots
+            if self.snapshots > most:
+                self.due["expire"] = self.snapshots / settings.snapshots
+        if is_time:
+            self.next_look = now + LOOK_SECONDS
+            if _may_have_orphans(upkeep, is_first=is_first):
+                self.due["orphans"] = 1.0
+
 
 @dataclass(slots=True)
 class _Unit:
@@ -216,32 +237,11 @@ class Maintenance:
         for identifier, writer in self._writers(parked).items():
             upkeep = Upkeep(writer, self._limits, self._neighbours)
             memory = self._memories.setdefault(identifier, _Memory())
-            self._look(upkeep, memory, now)
+            memory.look(upkeep, self.settings, now)
             self._say_behind(identifier, memory)
             if memory.due and now >= memory.rests_until and identifier not in under_way:
                 found.append((upkeep, memory))
         return sorted(found, key=lambda item: item[1].turn)
-
-    def _look(self, upkeep: Upkeep, memory: _Memory, now: float) -> None:
-        """Find out what is due; it costs nothing while the table stands still."""
-        has_moved, is_time, is_first = upkeep.writer.head != memory.head, now >= memory.next_look, memory.head is None
-        memory.head = upkeep.writer.head
-        memory.commits += has_moved
-        if has_moved and "compact" in self.settings.tasks and (worn := upkeep.worn) >= 1:
-            memory.due["compact"] = worn
-        is_turn = (has_moved and memory.commits % LOOK_COMMITS == 0) or is_time
-        if is_turn and upkeep.has_many_manifests:
-            memory.due["manifests"] = 1.0
-        memory.snapshots += has_moved
-        most = 1 if is_time and not is_first else DUE_SNAPSHOTS * self.settings.snapshots
-        if is_turn or (has_moved and memory.snapshots > most):
-            memory.snapshots = upkeep.snapshots
-            if memory.snapshots > most:
-                memory.due["expire"] = memory.snapshots / self.settings.snapshots
-        if is_time:
-            memory.next_look = now + LOOK_SECONDS
-            if self._may_have_orphans(upkeep, is_first=is_first):
-                memory.due["orphans"] = 1.0
 
     def _say_behind(self, identifier: tuple[str, ...], memory: _Memory) -> None:
         most = max((memory.due[task] for task in self.settings.tasks if task in memory.due), default=0.0)
@@ -256,12 +256,6 @@ class Maintenance:
     @property
     def _limits(self) -> Thresholds:
         return Thresholds(**self.settings.model_dump(exclude={"tasks", "share", "pause_seconds"}))
-
-    @staticmethod
-    def _may_have_orphans(upkeep: Upkeep, *, is_first: bool) -> bool:
-        last = upkeep.orphans_removed_at
-        # A table that was made elsewhere does not say; a start alone is no reason to list all its files.
-        return not is_first if last is None else time.time() - last / 1000 > ORPHAN_SECONDS
 
     def _begin(self, task: Task, upkeep: Upkeep, memory: _Memory, checkpoint: Checkpoint) -> None:
         """Begin a unit of work beside the steps."""
@@ -376,3 +370,9 @@ class Maintenance:
     def _follow(self, writer: TableWriter) -> None:
         if writer.table.identifier in self.targets.snapshots:
             self.targets.committed(writer, writer.head)
+
+
+def _may_have_orphans(upkeep: Upkeep, *, is_first: bool) -> bool:
+    last = upkeep.orphans_removed_at
+    # A table that was made elsewhere does not say; a start alone is no reason to list all its files.
+    return not is_first if last is None else time.time() - last / 1000 > ORPHAN_SECONDS

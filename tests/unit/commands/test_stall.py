@@ -262,7 +262,8 @@ class Bounded:
         state = State(mock.MagicMock(), Checkpoint(1, 4, EARLY, 0, Holder("", "")))
         state.completeness = {TableName("d", "a"): LIVE, TableName("d", "b"): incomplete(Why.UNMET)}
         targets = SimpleNamespace(feed=SimpleNamespace(order=ORDERS["resolved"]))
-        self.pipeline = SimpleNamespace(ends=lambda: {P0: 100}, state=state, targets=targets)
+        maintenance = mock.MagicMock()
+        self.pipeline = SimpleNamespace(ends=lambda: {P0: 100}, state=state, targets=targets, maintenance=maintenance)
 
     def turn(self, _ends: object) -> Step:
         """The next step."""
