@@ -56,6 +56,7 @@ ORDINARY: dict[str, list[float | str]] = {
     _of("applier_table_state", table="shop.b", state="loading"): _like(1),
     # A DDL is refused and skipped at once.
     _of("applier_ddl_refused_pending"): [*_like(0, 236), 1, 1, 0],
+    _of("applier_maintenance_behind"): [*_like(0, 200), *_like(3, 20), *_like(0, 20)],
     _of("applier_dead_letters_open"): _like(0),
     _of("applier_outage", system="lake"): [*_like(0, 230), 1, 1, 1, 1, *_like(0, 6)],
     _of("applier_lease_held"): [*_like(1, 220), *_GAP, 0, 0, *_like(1, 15)],
@@ -131,6 +132,11 @@ CASES = {
         {_of("applier_lease_epoch"): [*_like(3, 220), 4, "_", 5, "_", 6, "_", "_", 7, *_like(8, 12)]},
         {},
         "Changefeed shop was taken 5 times within an hour, by restarts or by other processes.",
+    ),
+    "ApplierMaintenanceBehind": Case(
+        {_of("applier_maintenance_behind"): [*_like(0, 170), *_like(2, 70)]},
+        {},
+        "Changefeed shop has tables whose maintenance is behind: 2.",
     ),
     "ApplierFilesNearLimit": Case(
         {'process_open_fds{instance="a:9180", job="applier"}': _like(973)},
