@@ -92,7 +92,7 @@ class _Memory:
         snapshots: Those that it keeps, at least: as last read, and one for each head since.
         next_look: When to look at what only time changes; 0 before the first look.
         rests_until: When maintenance may be tried again.
-        turn: Number of the unit of work that it had last; the table that waited longest comes first.
+        turns: Number of the unit of work that it had last, by task; the table that waited longest comes first.
         needs_action: Its compaction is left to Iceberg's action.
         is_behind: The log says that its maintenance is behind.
     """
@@ -103,7 +103,7 @@ class _Memory:
     snapshots: int = 0
     next_look: float = 0.0
     rests_until: float = 0.0
-    turn: int = 0
+    turns: dict[Task, int] = field(default_factory=dict)
     needs_action: bool = False
     is_behind: bool = False
 
@@ -194,8 +194,9 @@ class Maintenance:
             done.update(counts)
             end = self.clock() + self.settings.pause_seconds
         for upkeep, memory in self._waiting(parked):
-            for task in [task for task in self.settings.tasks if task in memory.due]:
-                if memory.due[task] < OVERDUE and not self._budget.allows():
+            # What waited longest comes first, or a task that is always due would keep the others waiting.
+            for task in sorted(self.settings.tasks, key=lambda task: memory.turns.get(task, 0)):
+                if task not in memory.due or (memory.due[task] < OVERDUE and not self._budget.allows()):
                     continue
                 is_beside = task != "manifests" and not (task == "compact" and memory.needs_action)
                 if is_beside:
@@ -209,12 +210,12 @@ class Maintenance:
         return +done
 
     def finish(self, checkpoint: Checkpoint, stop: threading.Event) -> None:
-        """As `tend`, and wait for what is under way then, until asked to stop: no later step would commit it."""
+        """As `tend`, until nothing is under way or due, or asked to stop: no later step would commit it."""
         self.tend(checkpoint)
         while self._units and not stop.is_set():
             self._units[0].work.join(_POLL_SECONDS)
-            for _ in self._taken_in(self._parked(checkpoint)):
-                pass
+            if any(not unit.work.is_alive() for unit in self._units):
+                self.tend(checkpoint)
 
     def _parked(self, checkpoint: Checkpoint) -> frozenset[tuple[str, ...]]:
         """Tables that are left alone: their files may be those of a copy in which they are brought back, too."""
@@ -241,7 +242,7 @@ class Maintenance:
             self._say_behind(identifier, memory)
             if memory.due and now >= memory.rests_until and identifier not in under_way:
                 found.append((upkeep, memory))
-        return sorted(found, key=lambda item: item[1].turn)
+        return sorted(found, key=lambda item: max(item[1].turns.values(), default=0))
 
     def _say_behind(self, identifier: tuple[str, ...], memory: _Memory) -> None:
         most = max((memory.due[task] for task in self.settings.tasks if task in memory.due), default=0.0)
@@ -280,7 +281,7 @@ class Maintenance:
                     return beside.remove_orphans()
 
         self._turns += 1
-        memory.turn = self._turns
+        memory.turns[task] = self._turns
         unit = _Unit(task, identifier, Asking(f"maintenance of {'.'.join(identifier)}", [(task, work)]), self.clock())
         self._units.append(unit)
         self.begin(unit.work)
@@ -333,7 +334,7 @@ class Maintenance:
         """Do a unit of work while no step is under way."""
         writer, start = upkeep.writer, self.clock()
         self._turns += 1
-        memory.turn = self._turns
+        memory.turns[task] = self._turns
         self.targets.confirm()
         counts, memory.needs_action = None, False
         try:

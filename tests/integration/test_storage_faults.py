@@ -131,6 +131,7 @@ def test_each_request_of_maintenance_may_fail(
         rest = pipeline.maintenance
         rest.begin = Asking.start
         rest.finish(pipeline.state.checkpoint, threading.Event())
+        rest.tend(pipeline.state.checkpoint)
     assert sum(map(bool, failed)) >= 20
     assert _shown(world, endpoint) == {"a": rows}
     assert not rest.behind
