@@ -1,12 +1,13 @@
 """Verifies the checksum of a row of the Avro protocol.
 
 TiDB's checksum is of numbers where Avro carries text or bytes: the index of an enum's member, the mask of a set, the
-number of a bit. They are put back before the comparison. TiCDC sorts the fields by column id, the checksum's own order.
+number of a bit (TiDB `pkg/util/rowcodec/common.go`). They are put back before the comparison; a row is not compared if
+its text does not show one. TiCDC sorts the fields by column id, the checksum's own order.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -53,23 +54,33 @@ class AvroChecksums:
         numbers = self._numbers.get((*version.name, version.version), {})
         bare = dict(image)
         for name, number in numbers.items():
-            if bare.get(name) is not None:
-                bare[name] = number(bare[name])
+            if bare.get(name) is not None and (found := number(bare.pop(name))) is not None:
+                # One without its number lacks the column now. NULL in its place would be another row.
+                bare[name] = found
         change = RowChange(version.name, version.version, commit_ts, Op.UPDATE, None, bare)
         self._checksums.verify(change, Checksum(extension.get(CHECKSUM_VERSION, 0), is_corrupted, int(text or 0)))
 
     def _number(self, column: ColumnType) -> _Number | None:
         if column.name == "enum":
-            return {label: number for number, label in enumerate(column.elements, 1)}.get
+            return _places(column.elements).get
         if column.name == "set":
-            bits = {label: 1 << bit for bit, label in enumerate(column.elements)}
-            return lambda labels: _mask(labels, bits)
+            return partial(_mask, places=_places(column.elements))
         if column.name == "bit":
             return lambda data: int.from_bytes(data, "big")
         return partial(ZonedText, self._zone) if column.name == "timestamp" else None
 
 
-def _mask(labels: str, bits: dict[str, int]) -> int | None:
-    """Mask of a set; None for a label that it does not have, which no checksum can be compared with."""
-    members = [bits.get(label) for label in labels.split(",")] if labels else []
-    return None if None in members else sum(member for member in members if member is not None)
+def _places(elements: Sequence[str]) -> dict[str, int]:
+    """Place of each member by its label, from 1 on; 0 for the empty text by which TiDB shows that there is none.
+
+    What a label does not show is left out: the place of the empty text where a member has it as its label, and those
+    of members behind one with a comma, which may be two (see `members`).
+    """
+    sure = next((place for place, label in enumerate(elements, 1) if "," in label), len(elements))
+    return {label: place for place, label in enumerate(("", *elements[:sure])) if label or "" not in elements}
+
+
+def _mask(labels: str, places: Mapping[str, int]) -> int | None:
+    """Mask of a set; None where a label does not show its member."""
+    members = [places.get(label) for label in labels.split(",")]
+    return None if None in members else sum(1 << place - 1 for place in members if place)
