@@ -93,7 +93,7 @@ class _Memory:
         next_look: When to look at what only time changes; 0 before the first look.
         rests_until: When maintenance may be tried again.
         turns: Number of the unit of work that it had last, by task; the table that waited longest comes first.
-        needs_action: Its compaction is left to Iceberg's action.
+        takes_turn: Its compaction waits until no step is under way.
         is_behind: The log says that its maintenance is behind.
     """
 
@@ -104,7 +104,7 @@ class _Memory:
     next_look: float = 0.0
     rests_until: float = 0.0
     turns: dict[Task, int] = field(default_factory=dict)
-    needs_action: bool = False
+    takes_turn: bool = False
     is_behind: bool = False
 
     def look(self, upkeep: Upkeep, settings: MaintenanceSection, now: float) -> None:
@@ -198,7 +198,7 @@ class Maintenance:
             for task in sorted(self.settings.tasks, key=lambda task: memory.turns.get(task, 0)):
                 if task not in memory.due or (memory.due[task] < OVERDUE and not self._budget.allows()):
                     continue
-                is_beside = task != "manifests" and not (task == "compact" and memory.needs_action)
+                is_beside = task != "manifests" and not (task == "compact" and memory.takes_turn)
                 if is_beside:
                     if len(self._units) < UNITS:
                         self._begin(task, upkeep, memory, checkpoint)
@@ -311,10 +311,9 @@ class Maintenance:
         outcomes = self.targets.side_by_side(lambda unit: self._outcome(unit, take), ended)
         for unit, counts in zip(ended, outcomes, strict=True):
             memory = self._memories[unit.identifier]
-            needs_action = unit.task == "compact" and [result for _, result in unit.work.answers] == [None]
-            memory.needs_action = needs_action
+            memory.takes_turn = _takes_turn(unit, counts)
             self._budget.spend(self.clock() - unit.start)
-            if not needs_action:
+            if not memory.takes_turn:
                 self._settle(unit.task, unit.identifier, memory, counts, unit.start)
             if unit.identifier in writers:
                 self._follow(writers[unit.identifier])
@@ -336,9 +335,9 @@ class Maintenance:
         self._turns += 1
         memory.turns[task] = self._turns
         self.targets.confirm()
-        counts, memory.needs_action = None, False
+        counts, memory.takes_turn = None, False
         try:
-            counts = upkeep.by_iceberg() if task == "compact" else upkeep.rewrite_manifests()
+            counts = upkeep.compact() if task == "compact" else upkeep.rewrite_manifests()
         except CheckpointConflict:
             raise
         except ApplierError as error:
@@ -371,6 +370,12 @@ class Maintenance:
     def _follow(self, writer: TableWriter) -> None:
         if writer.table.identifier in self.targets.snapshots:
             self.targets.committed(writer, writer.head)
+
+
+def _takes_turn(unit: _Unit, counts: Counts | None) -> bool:
+    """Whether a compaction is left to Iceberg's action, or its merge did not fit the table any more."""
+    results = [result for _, result in unit.work.answers]
+    return unit.task == "compact" and (results == [None] or (counts == {} and any(merge.parts for merge in results)))
 
 
 def _may_have_orphans(upkeep: Upkeep, *, is_first: bool) -> bool:

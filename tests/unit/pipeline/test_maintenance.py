@@ -45,6 +45,7 @@ class FakeTable:
     orphans_removed_at: int | None = None
     error: Exception | None = None
     is_plain: bool = True
+    fits: bool = True
     uuid: str = "u"
 
     @property
@@ -94,11 +95,13 @@ class FakeUpkeep:
 
     def take_in(self, merge: Merge) -> dict[str, int]:
         """Commit what was prepared."""
+        if not self.fits:
+            return {}
         self.writer.table.units -= len(merge.parts)
         return {"compacted": 5} if merge.parts else {}
 
-    def by_iceberg(self) -> dict[str, int]:
-        """Do one unit between two steps."""
+    def compact(self) -> dict[str, int]:
+        """Do one unit between two steps, here by Iceberg's action."""
         self.writer.table.unit("by iceberg")
         self.writer.table.units -= 1
         return {"compacted": 5} if self.units >= 0 else {}
@@ -332,6 +335,19 @@ def test_a_run_that_ends_waits_for_what_it_prepared(lake: Lake) -> None:
     lake.writers[0].head = 2
     lake.maintenance(begin=lambda _: None, share=1).finish(CHECKPOINT, stop)
     assert table.units == 1
+
+
+def test_a_merge_that_does_not_fit_any_more_is_made_anew_in_its_turn(lake: Lake) -> None:
+    """Else a table that changes all the time might never be compacted."""
+    table = lake.add(units=1, fits=False)
+    mending = lake.maintenance(share=1)
+
+    for _ in range(3):
+        lake.clock.now += 100
+        mending.tend(CHECKPOINT)
+
+    assert table.done[:2] == ["merge", "by iceberg"]
+    assert table.units == 0
 
 
 def test_a_table_that_is_parked_takes_no_merge(lake: Lake) -> None:
