@@ -114,9 +114,10 @@ class TableDdl:
             return
         is_parked = name in self.state.parked
         stays = not self.targets.include.admits(name) if is_parked else is_passed
+        # A kept table has left its name, too: a start before the checkpoint would find that others have dropped it.
+        moved_names.begin(self.state)
         # What others alone have written is not the changefeed's to drop.
         if self.targets.maker.settings.on_drop == "drop" and not stays and writer.known is not None:
-            moved_names.begin(self.state)
             self.targets.confirm()
             self.targets.catalog.drop(writer.table.identifier, purge=True)
         else:
