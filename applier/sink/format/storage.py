@@ -137,8 +137,8 @@ def _in_one_request(system: S3FileSystem) -> S3FileSystem:
 def storage_of(location: str, properties: Mapping[str, str], otherwise: Callable[[], Storage]) -> Storage:
     """The storage that a table's location is in, by the properties of its FileIO.
 
-    Where Python has no way to it, `otherwise` gives the storage: for good where it knows no such scheme or lacks a
-    library, and for a minute where it got no answer, which may come the next time.
+    Where Python has no way to it, `otherwise` gives the storage: for good where it knows no such scheme, and for a
+    minute where it got no answer, which may come the next time.
     """
     if is_local(location):
         return LocalStorage()
@@ -148,8 +148,11 @@ def storage_of(location: str, properties: Mapping[str, str], otherwise: Callable
         return _reached(location, properties)
     except (TransientError, ImportError, ValueError) as error:
         bucket = _bucket(location)
-        if _UNREACHED.get(bucket, 0.0) < time.monotonic():
+        until = _UNREACHED.get(bucket)
+        if until is None or until < time.monotonic():
             _UNREACHED[bucket] = time.monotonic() + _ASKED_AGAIN_SECONDS
+        if until is None:
+            # Once: some storages are never reached from Python, and all is well.
             logger().warning(
                 "Python cannot reach the storage, so files go through the JVM", location=location, error=str(error)
             )
@@ -177,6 +180,7 @@ def _reached(location: str, properties: Mapping[str, str]) -> RemoteStorage:
             raise TransientError(f"{key[0]} did not answer, and is asked again later.")
         storage = RemoteStorage(properties, location)
         storage.probe(location)
+        _UNREACHED.pop(key[0], None)
         _REACHED[key] = storage
         if len(_REACHED) > _MOST:
             _REACHED.popitem(last=False)

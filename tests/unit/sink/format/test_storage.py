@@ -4,6 +4,7 @@ import pickle
 from pathlib import Path
 
 import pytest
+from structlog.testing import capture_logs
 
 from applier.errors import TransientError
 from applier.sink.format.storage import (
@@ -59,7 +60,7 @@ def test_scheme_that_python_does_not_know_goes_through_iceberg(tmp_path: Path) -
 
 
 def test_a_storage_that_fails_once_is_asked_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Its files go through the JVM for a minute, not for good; meanwhile it is not asked for each table."""
+    """Its files go through the JVM for a minute, not for good, which is logged once; no table asks it meanwhile."""
     answers, now, fallback = [TransientError("503"), TransientError("503")], [1000.0], LocalStorage()
     asked = list[str]()
 
@@ -73,9 +74,11 @@ def test_a_storage_that_fails_once_is_asked_again(monkeypatch: pytest.MonkeyPatc
 
     monkeypatch.setattr(RemoteStorage, "probe", probe)
     monkeypatch.setattr("time.monotonic", lambda: now[0])
-    assert [found(table) is fallback for table in "ab"] == [True, True]
-    now[0] += 61
-    assert found("b") is fallback
+    with capture_logs() as logged:
+        assert [found(table) is fallback for table in "ab"] == [True, True]
+        now[0] += 61
+        assert found("b") is fallback
+    assert len(logged) == 1
     now[0] += 61
     assert isinstance(found("a"), RemoteStorage)
     assert found("b") is found("a")
