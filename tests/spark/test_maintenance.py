@@ -19,6 +19,7 @@ from applier.runtime import failpoints
 from applier.sink.commit.stamp import EPOCH, RESOLVED_TS, Stamp
 from applier.sink.format.own_columns import COLUMNS
 from applier.sink.format.storage import local_path
+from applier.sink.iceberg import clone
 from applier.sink.iceberg import maintenance as iceberg_maintenance
 from applier.sink.iceberg.catalog import Catalog, JavaError
 from applier.sink.iceberg.files import JavaStorage
@@ -442,6 +443,39 @@ def test_stamp_survives_a_compaction_whose_inputs_expire(case: Case) -> None:
     assert found.known is not None
     assert replace(found.known, extra={}) == Stamp("shop", 2, case.ts)
     case.check()
+
+
+def test_maintenance_leaves_a_copy_as_good(case: Case, fresh_name: Name) -> None:
+    """What was under way as a table was parked may end after a job has copied it: the copy must not begin anew."""
+    copy = clone.clone(case.lake, case.writer.table, fresh_name(), "job")
+
+    assert case.upkeep.expire(case.writer.head, LATER)["expired"] > 0
+    case.upkeep.remove_orphans(LATER)
+
+    table = case.lake.load(case.name)
+    assert table is not None
+    assert table.setting(ORPHANS_REMOVED_AT) == str(LATER)
+    assert clone.is_built_on(copy, table)
+    case.feed.check(read(case.spark, copy.identifier))
+
+
+def test_commits_to_a_copy_leave_the_metadata_of_its_table(case: Case, fresh_name: Name) -> None:
+    """A copy that is written more often than its log keeps files: the table stands still, and its file is in there."""
+    options = {"write.metadata.delete-after-commit.enabled": "true", "write.metadata.previous-versions-max": "2"}
+    for key, value in options.items():
+        iceberg_maintenance.set_property(case.writer.table, key, value)
+    copy = clone.clone(case.lake, case.writer.table, fresh_name(), "job")
+
+    for number in range(5):
+        iceberg_maintenance.set_property(copy, "n", str(number))
+
+    table = case.lake.load(case.name)
+    assert table is not None
+    case.feed.check(read(case.spark, case.name))
+    clone.show(table, copy)
+    assert {key: table.setting(key) for key in options} == options
+    assert table.setting("n") == "4"
+    assert clone.is_built_on(copy, table)
 
 
 def test_orphans_are_removed_once_they_are_old(case: Case) -> None:

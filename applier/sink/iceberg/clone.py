@@ -25,8 +25,14 @@ _NO_CLONES = ("UnsupportedOperationException", "IllegalArgumentException")
 BUILT_ON = "applier.built-on"
 """Property of a clone, and of a table that shows it: its job, an id, and a hash of what the table was before."""
 
-_OWN = "applier."
-"""How the properties begin that applier sets: fences and stamps change nothing that a clone is built on."""
+_OWN = "applier.", "applier-maintenance."
+"""How the properties begin that applier sets: fences, stamps and maintenance change nothing that a clone is built on.
+"""
+
+_LOG_STAYS = {"write.metadata.delete-after-commit.enabled": "false"}
+"""Property of a clone, whose log begins with that of its base: its commits would remove the metadata file of a base
+that stands still, and with it the table. The base keeps its own value.
+"""
 
 _PASSING = ("last-sequence-number", "last-updated-ms", "current-snapshot-id", "refs", "snapshots", "next-row-id")
 _LOGS = ("metadata-log", "snapshot-log", "statistics", "partition-statistics")
@@ -54,7 +60,7 @@ def clone(catalog: Catalog, table: Table, identifier: Identifier, job: str, base
         what = f"Catalog {catalog.name} cannot register a second table on the files of {table}: {error.detail}"
         raise OutsideRefused(what, BY_HAND) from None
     with translated(f"Cannot change the properties of table {'.'.join(identifier)}"):
-        set_properties(handle, mark(job, base or table))
+        set_properties(handle, {**mark(job, base or table), **_LOG_STAYS})
     return Table(catalog.java, handle, identifier)
 
 
@@ -73,8 +79,9 @@ def _facts(table: Table) -> dict[str, Any]:
     current = table.handle.operations().current()
     written = json.loads(str(table.java.iceberg.TableMetadataParser.toJson(current)))
     kept = {key: value for key, value in written.items() if key not in (*_PASSING, *_LOGS)}
-    properties = {key: value for key, value in written["properties"].items() if not key.startswith(_OWN)}
-    return {**kept, "properties": properties}
+    properties = written["properties"].items()
+    others = {key: value for key, value in properties if not key.startswith(_OWN) and key not in _LOG_STAYS}
+    return {**kept, "properties": others}
 
 
 def _hash(table: Table) -> str:
@@ -89,7 +96,7 @@ def begin_anew(catalog: Catalog, table: Table, columns: pa.Schema, *, key: Seque
     with translated(f"Cannot replace the columns of table {table}"):
         schema = schema_json(columns, key)
         builder = catalog._builder(table.identifier, schema, options["partition"], options["sort"])
-        properties = {**options["properties"], COLUMNS: ""}
+        properties = {**options["properties"], COLUMNS: "", **_LOG_STAYS}
         builder.withProperties(catalog.java.map(properties)).replaceTransaction().commitTransaction()
     found = catalog.load(table.identifier)
     return table if found is None else found
@@ -132,9 +139,9 @@ def show(table: Table, copy: Table) -> None:
             build.setBranchSnapshot(int(other.currentSnapshot().snapshotId()), MAIN)
         elif base.currentSnapshot() is not None:
             build.removeRef(MAIN)
-        kept = copy.properties
-        gone = [key for key in table.properties if key not in kept]
-        build.setProperties(other.properties())
+        kept = {key: value for key, value in copy.properties.items() if key not in _LOG_STAYS}
+        gone = [key for key in table.properties if key not in kept and key not in _LOG_STAYS]
+        build.setProperties(java.map(kept))
         build.removeProperties(java.jvm.java.util.HashSet(java.texts(gone)))
 
 
