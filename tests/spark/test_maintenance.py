@@ -254,6 +254,30 @@ def test_files_are_merged_while_batches_go_on(
     case.check()
 
 
+def test_what_died_in_other_files_too_is_merged_in_its_turn(
+    spark: SparkSession, lake: Catalog, fresh_name: Name
+) -> None:
+    """A delete file of format 2 that stays for a file beside the merge: Iceberg takes no other one into the rewrite."""
+    name, feed = fresh_name(), Feed(["long"])
+    writer = writer_of(feed.create(lake, name, format_version=2), is_far=False)
+    upkeep = Upkeep(writer, LIMITS)
+
+    def put(ts: int, *keys: int) -> None:
+        batch = feed.taken({(key,): feed._values() for key in keys}, set())
+        apply(writer, batch, Stamp("shop", 2, ts), exact=True)
+
+    for ts in range(1, 6):
+        put(ts, ts, -ts)
+    merged = upkeep.merge({})
+    assert merged is not None
+    put(6, 6)
+    put(7, 6, 1)
+
+    assert upkeep.take_in(merged) == {}
+    assert upkeep.compact()["compacted"] > 1
+    feed.check(read(spark, name))
+
+
 def test_snapshots_expire_while_batches_go_on(case: Case) -> None:
     """With a writer of its own: the batches before and after it lose nothing, also one that was planned before."""
     beside = Upkeep(case.other(2), replace(LIMITS, snapshots=1, snapshot_hours=0))
