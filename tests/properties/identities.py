@@ -28,7 +28,6 @@ from applier.decode.debezium.avro_decoder import DebeziumAvroDecoder
 from applier.decode.decoder import Decoder
 from applier.decode.options import DecoderOptions
 from applier.errors import RegistryReplaced, TransientError
-from applier.pipeline import step as pipeline_step
 from applier.pipeline.scan import decode_task, scanner
 from applier.pipeline.step import Pipeline
 from tests.disasters import Crash, Disasters
@@ -145,7 +144,7 @@ class Identity:
         self._told = ToldByRows(
             self._feed, has_defaults=self.protocol != "debezium-avro", by_key=self.protocol == "avro"
         )
-        for module in (decode_task, scanner, pipeline_step):
+        for module in (decode_task, scanner):
             self.patch.setattr(module, "decoder_of_thread", self._decoder_of)
 
     @property
