@@ -282,7 +282,7 @@ def test_each_byte_comes_once_whatever_is_looked_up_before_a_window(spark: Spark
     source.close()
 
 
-@pytest.mark.parametrize("partitions", [1, 17, 300])
+@pytest.mark.parametrize("partitions", [17, *(pytest.param(number, marks=pytest.mark.soak) for number in (1, 300))])
 def test_partitions_are_read_one_at_a_time(spark: SparkSession, kafka: Broker, partitions: int) -> None:
     """However many there are: a consumer that is made anew for more of them does not wait for those of before."""
     topic = f"reads-{partitions}"
