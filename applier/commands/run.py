@@ -119,7 +119,7 @@ def run_once(follower: Follower, stop: threading.Event, reports: Reports) -> Non
 
     if Driver(stop, reports.step).drive(made):
         with terminal.waiting("maintaining the tables"):
-            with_retry(lambda: pipeline.maintenance.finish(pipeline.state.checkpoint, stop))
+            with_retry(lambda: pipeline.finish_maintenance(stop))
         with_retry(lambda: keep_ends_reached(pipeline.state))
         live = sum(known.is_live for known in pipeline.state.completeness.values())
         others = len(pipeline.state.completeness) - live

@@ -164,8 +164,10 @@ class Maintenance:
     _turns: int = field(default=0, init=False)
     _neighbours: Neighbours = field(init=False)
     _units: list[_Unit] = field(default_factory=list, init=False)
+    _limits: Thresholds = field(init=False)
 
     def __post_init__(self) -> None:
+        self._limits = Thresholds(**self.settings.model_dump(exclude={"tasks", "share", "pause_seconds"}))
         self._neighbours = Neighbours(self.targets.catalog, self.clock)
         self._budget = Budget(self.settings.share, self.clock)
 
@@ -254,15 +256,13 @@ class Maintenance:
             event = "maintenance behind" if memory.is_behind else "maintenance caught up"
             say(event, table=".".join(identifier), of_limit=round(most, 2), due=sorted(memory.due))
 
-    @property
-    def _limits(self) -> Thresholds:
-        return Thresholds(**self.settings.model_dump(exclude={"tasks", "share", "pause_seconds"}))
-
     def _begin(self, task: Task, upkeep: Upkeep, memory: _Memory, checkpoint: Checkpoint) -> None:
         """Begin a unit of work beside the steps."""
         self.targets.confirm()
         identifier, uuid = upkeep.writer.table.identifier, upkeep.writer.table.uuid
-        cut, known = checkpoint.snapshots.get(identifier), upkeep.dead_positions if task == "compact" else {}
+        # A checkpoint to come may be the first that names a snapshot of the table: this one, or a later one.
+        cut = checkpoint.snapshots.get(identifier, upkeep.writer.head)
+        known = upkeep.dead_positions if task == "compact" else {}
 
         def work() -> Merge | Counts | None:
             table = self.targets.catalog.load(identifier)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import time
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
@@ -191,11 +192,19 @@ class Pipeline:
 
     def _maintain(self, stopwatch: Stopwatch) -> None:
         """Mend tables, unless a step that failed left some beyond the checkpoint: its repetition may need them so."""
+        if self._may_maintain:
+            with stopwatch.stage("maintain"):
+                self._mended.update(self.maintenance.tend(self.state.checkpoint))
+
+    def finish_maintenance(self, stop: threading.Event) -> None:
+        """Behind the last step: mend what is due, and wait for what is under way, until asked to stop."""
+        if self._may_maintain:
+            self.maintenance.finish(self.state.checkpoint, stop)
+
+    @property
+    def _may_maintain(self) -> bool:
         is_ahead = self.targets.feed.order.has_watermark and self.state.reached > self.state.resolved_ts
-        if is_ahead or self.state.checkpoint.moving is not None:
-            return
-        with stopwatch.stage("maintain"):
-            self._mended.update(self.maintenance.tend(self.state.checkpoint))
+        return not is_ahead and self.state.checkpoint.moving is None
 
     def _checkpoint(self, found: NextStep, tables: int, stopwatch: Stopwatch) -> None:
         failpoints.reach("applied")

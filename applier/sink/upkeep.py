@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import math
+import threading
 from collections import Counter
 from collections.abc import Callable
+from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from typing import Any, Literal, TypeAlias, TypeVar, cast
 
@@ -20,6 +22,7 @@ from applier.sink.iceberg.commit import commit
 from applier.sink.iceberg.files import DataFile, JavaStorage
 from applier.sink.iceberg.orphans import Neighbours
 from applier.sink.write import merge as merging
+from applier.sink.write.file_groups import bytes_of
 from applier.sink.write.file_index import FileIndex, read_index
 from applier.sink.write.file_writer import TARGET_BYTES
 from applier.sink.write.merge import Merge
@@ -41,6 +44,11 @@ _SMALL = 0.75
 """Share of the target size below which Iceberg takes a file for small."""
 
 _HOUR = 3_600_000
+
+_LARGE_BYTES = 16 << 20
+"""Bytes of files from which on no two merges of this process are made at a time: their rows are in memory."""
+
+_LARGE_MERGE = threading.Lock()
 
 _T = TypeVar("_T")
 
@@ -202,7 +210,9 @@ class Upkeep:
         chosen = merging.groups(files, spec_id, _SMALL * self._target, fewest, size, rows)
         if found.has_dead_rows(limits):
             chosen += merging.with_dead_rows(files, spec_id, limits.deleted_share, chosen, limits.unit_bytes)
-        staged = merging.stage(table, storage, chosen) if chosen else None
+        is_large = sum(map(bytes_of, chosen)) > _LARGE_BYTES
+        with _LARGE_MERGE if is_large else nullcontext():
+            staged = merging.stage(table, storage, chosen) if chosen else None
         failpoints.reach("files-merged")
         return staged
 

@@ -65,18 +65,22 @@ class FileRows:
 
     def living(self, storage: Storage, fields: Sequence[Field]) -> Iterator[tuple[Positions, pa.Table]]:
         """Positions and some fields of the rows that are not dead, one row group at a time."""
-        dead = np.array(self.file.deleted or (), np.int64)
         with ParquetSource(storage, self.file.file.path, self.file.file.size) as source:
-            for group, (first, end) in enumerate(ranges(source.group_rows)):
-                if not self.first <= first < self.end:
-                    continue
-                gone = dead[np.searchsorted(dead, first) : np.searchsorted(dead, end)]
-                living = np.ones(end - first, bool)
-                living[gone - first] = False
-                if not living.any():
-                    continue
-                rows = source.read(group, fields)
-                yield first + np.flatnonzero(living), rows.filter(pa.array(living)) if len(gone) else rows
+            yield from self.living_in(source, fields)
+
+    def living_in(self, source: ParquetSource, fields: Sequence[Field]) -> Iterator[tuple[Positions, pa.Table]]:
+        """As `living`, of the file as it is opened."""
+        dead = np.array(self.file.deleted or (), np.int64)
+        for group, (first, end) in enumerate(ranges(source.group_rows)):
+            if not self.first <= first < self.end:
+                continue
+            gone = dead[np.searchsorted(dead, first) : np.searchsorted(dead, end)]
+            living = np.ones(end - first, bool)
+            living[gone - first] = False
+            if not living.any():
+                continue
+            rows = source.read(group, fields)
+            yield first + np.flatnonzero(living), rows.filter(pa.array(living)) if len(gone) else rows
 
 
 def groups(files: Iterable[IndexedFile]) -> list[list[FileRows]]:

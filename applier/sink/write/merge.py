@@ -17,15 +17,15 @@ from pyroaring import BitMap64
 from applier.changefeed.table import fold
 from applier.sink.format import types
 from applier.sink.format.storage import Storage, read_each
-from applier.sink.format.types import FIELD_ID, Field, TypeJson
+from applier.sink.format.types import FIELD_ID, Chunks, Field, TypeJson
 from applier.sink.iceberg.commit import Change
 from applier.sink.iceberg.files import DataFile, DeleteFile
 from applier.sink.iceberg.table import Table
 from applier.sink.write.deletes import load_deleted, stage_position_deletes, stage_vectors
-from applier.sink.write.file_groups import bytes_of, run_on_groups
+from applier.sink.write.file_groups import FileRows, bytes_of, run_on_groups
 from applier.sink.write.file_index import FileIndex, IndexedFile
 from applier.sink.write.file_writer import FileWriter, sort
-from applier.sink.write.parquet import ParquetSource, Positions, ranges
+from applier.sink.write.parquet import ParquetSource, Positions
 
 MOST_ROWS = 1_000_000
 """Rows of the files of a group, dead ones included: one thread reads them into memory."""
@@ -43,9 +43,7 @@ LINEAGE = (
 """A file has them if its rows were in another one before; else a row's place in the file and the file's sequence number
 say it."""
 
-_POSITION = "\0position"
-
-_ORIGIN = (pa.field("\0source", pa.int32()), pa.field(_POSITION, pa.int64()))
+_ORIGIN = (pa.field("\0source", pa.int32()), pa.field("\0position", pa.int64()))
 """Columns that follow those of the table until its rows are in order: where each was. No table can have such names."""
 
 _PLAIN = re.compile(r"boolean|int|long|float|double|date|timestamp|timestamptz|string|binary|decimal\(.*|fixed\[.*")
@@ -172,9 +170,9 @@ class GroupMerge:
         for number, living in enumerate(read_each(storage, self._living, part)):
             if living is None:
                 return None
-            origin: Any = (pa.array(np.full(living.num_rows, number, np.int32)), living[_POSITION])
-            columns = living.drop_columns([_POSITION]).columns
-            tables.append(pa.Table.from_arrays([*columns, *origin], schema=traced))
+            for positions, columns in living:
+                origin: Any = (pa.array(np.full(len(positions), number, np.int32)), pa.array(positions))
+                tables.append(pa.Table.from_arrays([*columns, *origin], schema=traced))
         rows = sort(pa.concat_tables(tables), order)
         files = []
         if rows.num_rows:
@@ -183,41 +181,35 @@ class GroupMerge:
 
     def _in_its_order(self, indexed: IndexedFile) -> Merged | None:
         """A file that may be more than memory holds, a row group at a time."""
-        positions, schema = [np.empty(0, np.int64)], self._schema
+        places, schema = [np.empty(0, np.int64)], self._schema
         with ParquetSource(self.writer.storage, indexed.file.path, indexed.file.size) as source:
             if not source.has_ids:
                 return None
 
             def groups() -> Iterator[pa.Table]:
-                for first, end in ranges(source.group_rows):
-                    rows = self._rows(source, indexed, first, end)
-                    positions.append(rows[_POSITION].to_numpy())
-                    if rows.num_rows:
-                        yield pa.Table.from_arrays(rows.drop_columns([_POSITION]).columns, schema=schema)
+                for positions, columns in self._rows(source, indexed):
+                    places.append(positions)
+                    yield pa.Table.from_arrays(columns, schema=schema)
 
             key = self.writer.layout.schema.identifier
             files = self.writer.write_groups(groups(), schema, indexed.file.partition, key, 0)
-        places = np.concatenate(positions)
-        return Merged(files, np.zeros(len(places), np.int32), places)
+        positions = np.concatenate(places)
+        return Merged(files, np.zeros(len(positions), np.int32), positions)
 
-    def _living(self, indexed: IndexedFile) -> pa.Table | None:
+    def _living(self, indexed: IndexedFile) -> list[tuple[Positions, list[Chunks]]] | None:
         with ParquetSource(self.writer.storage, indexed.file.path, indexed.file.size) as source:
-            return self._rows(source, indexed, 0, indexed.file.records) if source.has_ids else None
+            return list(self._rows(source, indexed)) if source.has_ids else None
 
-    def _rows(self, source: ParquetSource, indexed: IndexedFile, first: int, end: int) -> pa.Table:
-        """The rows of a file between two positions that are not dead, with their position as the last column."""
-        living = np.ones(end - first, bool)
-        dead = np.array(indexed.deleted or (), np.int64)
-        living[dead[np.searchsorted(dead, first) : np.searchsorted(dead, end)] - first] = False
-        positions = first + np.flatnonzero(living)
-        rows = source.take(positions, self.fields)
-        if self.fields[-len(LINEAGE) :] == LINEAGE:
-            file: Any = indexed.file
-            inherited: Any = (pa.array(positions + file.first_row_id), pa.scalar(file.sequence))
-            for field, value in zip(LINEAGE, inherited, strict=True):
-                filled: Any = pc.coalesce(rows[field.name], value)
-                rows = rows.set_column(rows.column_names.index(field.name), field.name, filled)
-        return rows.append_column(_POSITION, pa.array(positions))
+    def _rows(self, source: ParquetSource, indexed: IndexedFile) -> Iterator[tuple[Positions, list[Chunks]]]:
+        """Positions and columns of the rows of a file that are not dead, one row group at a time."""
+        file: Any = indexed.file
+        for positions, rows in FileRows(indexed, 0, file.records).living_in(source, self.fields):
+            columns = rows.columns
+            if self.fields[-len(LINEAGE) :] == LINEAGE:
+                inherited: Any = (pa.array(positions + file.first_row_id), pa.scalar(file.sequence))
+                own = columns[-len(LINEAGE) :]
+                columns[-len(LINEAGE) :] = [pc.coalesce(*each) for each in zip(own, inherited, strict=True)]
+            yield positions, columns
 
     @property
     def _schema(self) -> pa.Schema:

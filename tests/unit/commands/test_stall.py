@@ -262,8 +262,8 @@ class Bounded:
         state = State(mock.MagicMock(), Checkpoint(1, 4, EARLY, 0, Holder("", "")))
         state.completeness = {TableName("d", "a"): LIVE, TableName("d", "b"): incomplete(Why.UNMET)}
         targets = SimpleNamespace(feed=SimpleNamespace(order=ORDERS["resolved"]))
-        maintenance = mock.MagicMock()
-        self.pipeline = SimpleNamespace(ends=lambda: {P0: 100}, state=state, targets=targets, maintenance=maintenance)
+        finish = mock.MagicMock()
+        self.pipeline = SimpleNamespace(ends=lambda: {P0: 100}, state=state, targets=targets, finish_maintenance=finish)
 
     def turn(self, _ends: object) -> Step:
         """The next step."""
