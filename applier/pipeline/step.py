@@ -197,9 +197,15 @@ class Pipeline:
                 self._mended.update(self.maintenance.tend(self.state.checkpoint))
 
     def finish_maintenance(self, stop: threading.Event) -> None:
-        """Behind the last step: mend what is due, and wait for what is under way, until asked to stop."""
+        """Behind the last step: mend what is due, and wait for what is under way, until asked to stop.
+
+        The newest checkpoint, which no later step replaces, says how many tables are behind after that.
+        """
         if self._may_maintain:
             self.maintenance.finish(self.state.checkpoint, stop)
+            behind = {"maintenance_behind": len(self.maintenance.behind)}
+            if self.state.checkpoint.counts.get("maintenance_behind", 0) != behind["maintenance_behind"]:
+                self.state.write(lambda last: replace(last, counts={**last.counts, **behind}))
 
     @property
     def _may_maintain(self) -> bool:
