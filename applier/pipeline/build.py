@@ -229,7 +229,7 @@ def assemble(config: Config, runner: Runner, catalog: Catalog, state: State) -> 
     targets = TargetTables(
         catalog,
         feed,
-        TableMaker(catalog.create, config.tables, rules, config.changefeed.start == "midstream"),
+        TableMaker(catalog.create, config.tables, rules, config.changefeed.start == "midstream", catalog.is_far),
         config.route,
         config.sink,
         confirm=state.control.confirm,

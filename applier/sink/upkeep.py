@@ -349,15 +349,17 @@ def _identities(file: DataFile) -> frozenset[tuple[str, Any]]:
     return frozenset(map(merging.identity, file.deletes))
 
 
-def properties_of_new() -> dict[str, str]:
+def properties_of_new(*, is_far: bool) -> dict[str, str]:
     """Properties of a table that is created: it has no orphans yet, and its metadata files do not pile up.
 
-    Nor do manifests, which commits bring together: each holds files that a compaction takes out, and is written again.
+    Nor do manifests, which commits bring together: each that holds a vector or a file that a commit takes out is
+    written again. Where storage `is_far`, each is a request, and `CachingFileIO` sends none that is merged at once; on
+    a disk the merge itself costs more than the files.
     """
     return {
         ORPHANS_REMOVED_AT: str(unix_ms()),
         "write.metadata.delete-after-commit.enabled": "true",
-        "commit.manifest.min-count-to-merge": "10",
-        # What is written again with each tenth commit stays small, however many files the table has.
+        "commit.manifest.min-count-to-merge": "3" if is_far else "10",
+        # What is written again stays small, however many files the table has.
         "commit.manifest.target-size-bytes": str(1 << 20),
     }

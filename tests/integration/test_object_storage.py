@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+import boto3
 import pytest
 from pyspark.sql import SparkSession
 
@@ -46,6 +47,20 @@ def asked(endpoint: str) -> Callable[[], Counter[str]]:
         return now - before[-2]
 
     return since
+
+
+def _files(endpoint: str, pattern: str) -> set[str]:
+    """Addresses of the files in which a pattern is found."""
+    client = boto3.client(
+        "s3",
+        endpoint_url=endpoint,
+        aws_access_key_id=KEYS["s3.access-key-id"],
+        aws_secret_access_key=KEYS["s3.secret-access-key"],
+        region_name=KEYS["client.region"],
+    )
+    pages = client.get_paginator("list_objects_v2").paginate(Bucket=BUCKET)
+    names = [f"s3://{BUCKET}/{item['Key']}" for page in pages for item in page.get("Contents", ())]
+    return {name for name in names if re.search(pattern, name)}
 
 
 def test_a_commit_asks_for_nothing_that_is_known(world: World, asked: Callable[[], Counter[str]]) -> None:
@@ -108,5 +123,36 @@ def test_a_compaction_reads_each_small_file_once(world: World, asked: Callable[[
         "data GET": files,
         "data PUT": 1,
     }
-    # Each file was in a manifest of its own, which is written again without it.
-    assert sum(compaction.values()) <= 3 * files + 4
+    # Commits brought the manifests together: a few are written again.
+    assert sum(compaction.values()) <= 2 * files + 8
+
+
+def test_a_commit_writes_no_manifest_that_it_merges(
+    world: World, endpoint: str, asked: Callable[[], Counter[str]]
+) -> None:
+    """With updates all over a table: what a snapshot lists is there, and nothing else, and old metadata goes."""
+    world.settings["source"] = {"messages_per_step": 3}
+    properties = {"write.metadata.previous-versions-max": "2"}
+    world.settings["tables"] = {"properties": properties}
+    world.create("a")
+    world.resolve()
+    for key in range(4):
+        world.put("a", 2 * key)
+        world.put("a", 2 * key + 1)
+        world.resolve()
+    for key in range(4):
+        world.put("a", 2 * key, op="UPDATE")
+        world.put("a", 2 * (3 - key) + 1, op="UPDATE")
+        world.resolve()
+    asked()
+    with world.applier() as pipeline:
+        while pipeline.step().moved:
+            pass
+        done = asked()
+    table = f"far.{world.name}__shop.a"
+    commits = world.spark.sql(f"SELECT count(*) FROM {table}.snapshots").collect()[0][0]
+    listed = {row.path for row in world.spark.sql(f"SELECT path FROM {table}.all_manifests").collect()}
+    assert _files(endpoint, f"/{world.name}__shop/.*-m[0-9]+[.]avro$") == listed
+    # Of rows, of deletes, or of both.
+    assert done["manifests PUT"] <= 2.5 * commits
+    assert done["other POST"] <= 1

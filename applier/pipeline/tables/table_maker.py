@@ -51,6 +51,7 @@ class TableMaker:
     Args:
         create: Creates a table, with the arguments of `Catalog.create`.
         loaded: Tables that hold rows without a stamp were loaded, as the configuration says.
+        is_far: The storage of the tables is asked by requests; see `Catalog.is_far`.
 
     Attributes:
         doubted: Tables that a message of this step may belong to which was set aside; None for all.
@@ -60,6 +61,7 @@ class TableMaker:
     settings: TablesSection
     rules: TypeRules
     loaded: bool = False
+    is_far: bool = False
     doubted: Doubted = field(default=frozenset(), init=False)
 
     def make(self, identifier: tuple[str, ...], version: TableVersion, entries: Mapping[str, str]) -> Table:
@@ -73,7 +75,7 @@ class TableMaker:
         omit = self.rules.virtual_columns == "omit"
         columns = pa.schema([self._column(version, column) for column in columns_of_new(version, omit=omit)])
         layout = fitted(".".join(identifier), self.settings.layout_of(version.name) or TableLayout(), columns)
-        own = {**properties_of_new(), **self.settings.properties, **layout.properties}
+        own = {**properties_of_new(is_far=self.is_far), **self.settings.properties, **layout.properties}
         return self.create(
             identifier,
             columns,

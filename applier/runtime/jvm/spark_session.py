@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 import pyspark
+from py4j.protocol import Py4JError
 from pyspark import SparkConf, SparkContext
 from pyspark.errors import PySparkException
 from pyspark.java_gateway import launch_gateway
@@ -129,6 +130,9 @@ def running(config: Config, properties: Mapping[str, str]) -> Iterator[SparkSess
     try:
         yield session
     finally:
+        with suppress(Py4JError, OSError):
+            java: Any = session.sparkContext._jvm
+            java.applier.CachingFileIO.deleteOld()
         session.stop()
 
 

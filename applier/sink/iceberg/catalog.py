@@ -40,6 +40,9 @@ class Catalog:
 
     Threads may share it; each `Table` it gives belongs to one thread at a time. Work on the rows of many files is done
     by `tasks`, where there are any.
+
+    Attributes:
+        is_far: Files of metadata go through `CachingFileIO`.
     """
 
     def __init__(self, session: Any, name: str, tasks: FileTasks | None = None) -> None:
@@ -49,6 +52,7 @@ class Catalog:
             manager = session._jsparkSession.sessionState().catalogManager()
             self._handle: Any = manager.catalog(name).icebergCatalog()
             self.java.write_plain_files()
+            self.is_far = session.conf.get(f"spark.sql.catalog.{name}.io-impl", "") == "applier.CachingFileIO"
             self._warehouse = str(session.conf.get(f"spark.sql.catalog.{name}.warehouse", "")).rstrip("/")
 
     def load(self, identifier: Identifier) -> Table | None:

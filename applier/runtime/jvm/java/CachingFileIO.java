@@ -3,22 +3,30 @@ package applier;
 import java.io.ByteArrayOutputStream;
 import java.io.IOException;
 import java.io.InputStream;
+import java.io.OutputStream;
 import java.util.ArrayList;
+import java.util.Collections;
 import java.util.HashMap;
+import java.util.HashSet;
+import java.util.IdentityHashMap;
 import java.util.Iterator;
 import java.util.LinkedHashMap;
 import java.util.List;
 import java.util.Map;
+import java.util.Set;
 import java.util.concurrent.Callable;
 import java.util.concurrent.ExecutionException;
 import java.util.concurrent.ExecutorService;
 import java.util.concurrent.Executors;
 import java.util.concurrent.Future;
 import java.util.concurrent.ThreadFactory;
+import java.util.concurrent.TimeUnit;
 import java.util.regex.Pattern;
 import org.apache.hadoop.conf.Configuration;
 import org.apache.iceberg.CatalogUtil;
 import org.apache.iceberg.HasTableOperations;
+import org.apache.iceberg.ManifestFile;
+import org.apache.iceberg.Snapshot;
 import org.apache.iceberg.Table;
 import org.apache.iceberg.exceptions.RuntimeIOException;
 import org.apache.iceberg.hadoop.HadoopConfigurable;
@@ -59,8 +67,24 @@ public class CachingFileIO implements DelegateFileIO, SupportsStorageCredentials
   /** Fewer than the connections that a client of S3 has, or some would wait for one until they fail. */
   private static final ExecutorService UPLOADS = Executors.newFixedThreadPool(40, new Daemons());
 
+  /** Bytes of files that wait for the end of their commits, of all tables together. */
+  private static final int WAITING_BYTES = 64 << 20;
+
   /** By the folder of their metadata, the tables whose commits are under way. All access holds the lock of the map. */
   private static final Map COMMITS = new HashMap();
+
+  private static long waiting = 0;
+
+  /** Files that no commit needed in the end and that never went out: there is nothing to delete. */
+  private static final Set DROPPED = Collections.newSetFromMap(Collections.synchronizedMap(new Names()));
+
+  private static final int NAMES = 10000;
+
+  /** By FileIO, metadata files that newer ones took the place of: they are deleted together. Access holds its lock. */
+  private static final Map OLD = new IdentityHashMap();
+
+  private static final int OLD_FILES = 20;
+
 
   private FileIO inner;
   private transient Configuration conf;
@@ -98,19 +122,57 @@ public class CachingFileIO implements DelegateFileIO, SupportsStorageCredentials
 
   public void deleteFile(String location) {
     forget(location);
-    inner.deleteFile(location);
+    if (!DROPPED.remove(location)) {
+      inner.deleteFile(location);
+    }
   }
 
   public void deleteFiles(Iterable locations) {
-    Iterator each = locations.iterator();
-    while (each.hasNext()) {
-      forget((String) each.next());
+    List there = new ArrayList();
+    boolean areOld = true;
+    for (Object location : locations) {
+      forget((String) location);
+      if (!DROPPED.remove(location)) {
+        there.add(location);
+        areOld &= ((String) location).endsWith(".metadata.json");
+      }
     }
-    if (inner instanceof SupportsBulkOperations) {
-      ((SupportsBulkOperations) inner).deleteFiles(locations);
+    if (there.isEmpty()) {
+      return;
+    }
+    if (areOld) {
+      deleteLater(inner, there);
     } else {
-      CatalogUtil.deleteFiles(inner, locations, "table", true);
+      new Deletion(inner, there).call();
     }
+  }
+
+  /** A commit need not wait until the metadata before it is gone. */
+  private static void deleteLater(FileIO io, List locations) {
+    synchronized (OLD) {
+      List old = (List) OLD.get(io);
+      if (old == null) {
+        old = new ArrayList();
+        OLD.put(io, old);
+      }
+      old.addAll(locations);
+      if (old.size() >= OLD_FILES) {
+        UPLOADS.submit(new Deletion(io, (List) OLD.remove(io)));
+      }
+    }
+  }
+
+  /** Delete what waits to be deleted, as far as the storage answers within some seconds. */
+  public static void deleteOld() throws InterruptedException {
+    List deletions = new ArrayList();
+    synchronized (OLD) {
+      for (Object each : OLD.entrySet()) {
+        Map.Entry old = (Map.Entry) each;
+        deletions.add(new Deletion((FileIO) old.getKey(), (List) old.getValue()));
+      }
+      OLD.clear();
+    }
+    UPLOADS.invokeAll(deletions, 5, TimeUnit.SECONDS);
   }
 
   public Iterable listPrefix(String prefix) {
@@ -154,31 +216,83 @@ public class CachingFileIO implements DelegateFileIO, SupportsStorageCredentials
     inner.close();
   }
 
-  /** Let manifests and lists of a table go out side by side until `await`, before which the catalog shows none of them. */
+  /** Let manifests and lists of a table wait for `end`, before which the catalog shows none of them. */
   static String begin(Table table) {
     String folder = folder(((HasTableOperations) table).operations().metadataFileLocation("any"));
     synchronized (COMMITS) {
-      Uploads uploads = (Uploads) COMMITS.get(folder);
-      if (uploads == null) {
-        uploads = new Uploads();
-        COMMITS.put(folder, uploads);
+      Waiting files = (Waiting) COMMITS.get(folder);
+      if (files == null) {
+        files = new Waiting();
+        COMMITS.put(folder, files);
       }
-      uploads.commits++;
+      files.commits++;
     }
     return folder;
   }
 
-  /** Wait until all that was written to a folder since `begin` is there. */
-  static void await(String folder) {
-    List begun;
-    synchronized (COMMITS) {
-      Uploads uploads = (Uploads) COMMITS.get(folder);
-      begun = new ArrayList(uploads.begun);
-      uploads.commits--;
-      if (uploads.commits == 0) {
-        COMMITS.remove(folder);
+  /**
+   * Let what the snapshot of a commit lists go out side by side, and wait until it is there. Manifests that the commit
+   * merged into others go nowhere: most of what it wrote. Without a snapshot the commit failed.
+   */
+  static void end(String folder, Snapshot written, FileIO io) {
+    Set listed = new HashSet();
+    String own = "";
+    try {
+      if (written != null) {
+        own = commitOf(written.manifestListLocation());
+        listed.add(written.manifestListLocation());
+        for (Object manifest : written.allManifests(io)) {
+          listed.add(((ManifestFile) manifest).path());
+        }
       }
+    } finally {
+      List begun = new ArrayList();
+      synchronized (COMMITS) {
+        Waiting files = (Waiting) COMMITS.get(folder);
+        files.commits--;
+        boolean isLast = files.commits == 0;
+        Iterator each = files.byLocation.values().iterator();
+        while (each.hasNext()) {
+          Stream file = (Stream) each.next();
+          boolean isOwn = !own.isEmpty() && file.location.contains(own);
+          if (isOwn || isLast) {
+            each.remove();
+            waiting -= file.length();
+            // Another commit may share the folder: what is not known to be needless goes out.
+            if (!isOwn || listed.contains(file.location)) {
+              begun.add(UPLOADS.submit(file));
+            } else {
+              DROPPED.add(file.location);
+              forget(file.location);
+            }
+          }
+        }
+        if (isLast) {
+          COMMITS.remove(folder);
+        }
+      }
+      await(begun);
     }
+  }
+
+  /** Let all that waits in a folder go out, before metadata there shows a snapshot of whatever commit. */
+  private static void sendAll(String folder) {
+    List begun = new ArrayList();
+    synchronized (COMMITS) {
+      Waiting files = (Waiting) COMMITS.get(folder);
+      if (files == null) {
+        return;
+      }
+      for (Object file : files.byLocation.values()) {
+        waiting -= ((Stream) file).length();
+        begun.add(UPLOADS.submit((Stream) file));
+      }
+      files.byLocation.clear();
+    }
+    await(begun);
+  }
+
+  private static void await(List begun) {
     RuntimeException failure = null;
     for (Object upload : begun) {
       try {
@@ -200,20 +314,35 @@ public class CachingFileIO implements DelegateFileIO, SupportsStorageCredentials
     return location.substring(0, location.lastIndexOf('/'));
   }
 
-  /** Whether a commit awaits an upload, which has begun then. */
-  private static boolean isAwaited(String location, Callable upload) {
+  /** The UUID with which Iceberg names all manifests of a commit, and its list. */
+  private static String commitOf(String list) {
+    return list.substring(list.length() - ".avro".length() - 36, list.length() - ".avro".length());
+  }
+
+  /** Whether a commit is under way that sends the file at its end, if it needs it then. */
+  private static boolean isAwaited(Stream file) {
     synchronized (COMMITS) {
-      Uploads uploads = (Uploads) COMMITS.get(folder(location));
-      if (uploads != null) {
-        uploads.begun.add(UPLOADS.submit(upload));
+      Waiting files = (Waiting) COMMITS.get(folder(file.location));
+      if (files == null || waiting + file.length() > WAITING_BYTES) {
+        return false;
       }
-      return uploads != null;
+      files.byLocation.put(file.location, file);
+      waiting += file.length();
+      return true;
     }
   }
 
   private static byte[] kept(String location) {
     synchronized (CACHE) {
-      return (byte[]) CACHE.get(location);
+      Object body = CACHE.get(location);
+      if (body != null) {
+        return (byte[]) body;
+      }
+    }
+    synchronized (COMMITS) {
+      Waiting files = (Waiting) COMMITS.get(folder(location));
+      Stream file = files == null ? null : (Stream) files.byLocation.get(location);
+      return file == null ? null : file.bytes;
     }
   }
 
@@ -313,7 +442,7 @@ public class CachingFileIO implements DelegateFileIO, SupportsStorageCredentials
     }
 
     public PositionOutputStream createOrOverwrite() {
-      return new Stream(file.location(), file.createOrOverwrite());
+      return new Stream(file);
     }
 
     public String location() {
@@ -325,38 +454,42 @@ public class CachingFileIO implements DelegateFileIO, SupportsStorageCredentials
     }
   }
 
+  /** What is written stays in memory until it goes out in one piece, unless it is too large. */
   private static class Stream extends PositionOutputStream implements Callable {
     private final String location;
-    private final PositionOutputStream stream;
+    private final OutputFile file;
     private ByteArrayOutputStream body = new ByteArrayOutputStream();
+    private byte[] bytes = null;
+    private PositionOutputStream large = null;
     private long position = 0;
     private boolean closed = false;
 
-    Stream(String location, PositionOutputStream stream) {
-      this.location = location;
-      this.stream = stream;
+    Stream(OutputFile file) {
+      this.file = file;
+      this.location = file.location();
     }
 
     public long getPos() {
       return position;
     }
 
+    int length() {
+      return bytes.length;
+    }
+
     public void write(int value) throws IOException {
       write(new byte[] {(byte) value}, 0, 1);
     }
 
-    public void write(byte[] bytes, int start, int count) throws IOException {
-      stream.write(bytes, start, count);
+    public void write(byte[] from, int start, int count) throws IOException {
       position += count;
-      if (body != null && position <= FILE_BYTES) {
-        body.write(bytes, start, count);
-      } else {
+      if (large == null && position > FILE_BYTES) {
+        large = file.createOrOverwrite();
+        body.writeTo(large);
         body = null;
       }
-    }
-
-    public void flush() throws IOException {
-      stream.flush();
+      OutputStream to = large == null ? (OutputStream) body : large;
+      to.write(from, start, count);
     }
 
     public void close() throws IOException {
@@ -364,24 +497,33 @@ public class CachingFileIO implements DelegateFileIO, SupportsStorageCredentials
         return;
       }
       closed = true;
-      boolean isKept = body != null;
-      if (isKept) {
-        // The same commit may read it before it is there.
-        keep(location, body.toByteArray());
-        // Many uploads may wait, and what is kept has a limit.
-        body = null;
+      if (large != null) {
+        large.close();
+        return;
       }
-      // The catalog shows metadata as soon as it is written, of tables as well that share the folder with a commit.
-      if (!isKept || location.endsWith(".json") || !isAwaited(location, this)) {
+      bytes = body.toByteArray();
+      body = null;
+      // The same commit may read it before it is there.
+      keep(location, bytes);
+      if (location.endsWith(".json")) {
+        // The catalog shows metadata as soon as it is written, of tables as well that share the folder with a commit.
+        sendAll(folder(location));
+        call();
+      } else if (!isAwaited(this)) {
         call();
       }
     }
 
-    /** End the upload. A file that did not come is not known. */
+    /** Write the file. One that did not come is not known. */
     public Object call() throws IOException {
       boolean done = false;
       try {
-        stream.close();
+        OutputStream to = file.createOrOverwrite();
+        try {
+          to.write(bytes, 0, bytes.length);
+        } finally {
+          to.close();
+        }
         done = true;
       } finally {
         if (!done) {
@@ -392,9 +534,35 @@ public class CachingFileIO implements DelegateFileIO, SupportsStorageCredentials
     }
   }
 
-  private static class Uploads {
-    private final List begun = new ArrayList();
+  private static class Deletion implements Callable {
+    private final FileIO io;
+    private final List locations;
+
+    Deletion(FileIO io, List locations) {
+      this.io = io;
+      this.locations = locations;
+    }
+
+    public Object call() {
+      if (io instanceof SupportsBulkOperations) {
+        ((SupportsBulkOperations) io).deleteFiles(locations);
+      } else {
+        CatalogUtil.deleteFiles(io, locations, "table", true);
+      }
+      return null;
+    }
+  }
+
+  private static class Waiting {
+    private final Map byLocation = new LinkedHashMap();
     private int commits = 0;
+  }
+
+  /** The newest names. */
+  private static class Names extends LinkedHashMap {
+    protected boolean removeEldestEntry(Map.Entry eldest) {
+      return size() > NAMES;
+    }
   }
 
   private static class Daemons implements ThreadFactory {

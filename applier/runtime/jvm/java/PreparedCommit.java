@@ -57,15 +57,16 @@ public class PreparedCommit {
     }
     update.validateWith(new Fence(expected));
     String folder = CachingFileIO.begin(table);
+    Snapshot written = null;
     try {
       update.commit();
+      written = pending.currentSnapshot();
     } finally {
       // The catalog must not show a snapshot before all of its files are there.
-      CachingFileIO.await(folder);
+      CachingFileIO.end(folder, written, table.io());
     }
-    long id = pending.currentSnapshot().snapshotId();
     setProperties(transaction, change.get("properties"), change.get("unset"));
-    return new PreparedCommit(transaction, id);
+    return new PreparedCommit(transaction, written.snapshotId());
   }
 
   public long snapshotId() {
