@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 from unittest.mock import Mock
 
-from applier.changefeed.checkpoint import Checkpoint, Holder
+from applier.changefeed.checkpoint import Checkpoint, Feed, Holder, Lease
 from applier.changefeed.message import TopicPartition
 from applier.changefeed.position import Reading
 from applier.ddl.schema_tracker import Tables
@@ -27,11 +27,11 @@ def known_at(
         applied: The resolved ts.
         tables: The tables.
         resolved: As of `Checkpoint`.
-        passed: As of `Checkpoint`.
+        passed: As of `Feed`.
         fields: Others of `State`, and `applied_of`, which is `State.ahead`.
     """
     readings = {place: Reading(0, ts) for place, ts in (resolved or {}).items()}
-    state = State(Mock(), Checkpoint(1, 1, applied, 0, Holder("t", "h"), partitions=readings, passed=passed or {}))
+    state = State(Mock(), Checkpoint(Lease(1, Holder("t", "h")), 1, applied, 0, readings, Feed(passed=passed or {})))
     state.tables, state.ahead = tables or Tables(), fields.pop("applied_of", {})
     for name, value in fields.items():
         setattr(state, name, value)

@@ -43,6 +43,48 @@ class Holder:
         return f"process {self.pid} on {self.host}"
 
 
+@dataclass(frozen=True, slots=True)
+class Lease:
+    """The right to write a changefeed, and which processes that had it before are kept out.
+
+    Attributes:
+        epoch: Its number: each process that takes the changefeed gets the next one.
+        holder: Who has it.
+        released: The holder has stopped, and any process may acquire the lease immediately.
+        unfenced: Highest epoch whose process may still be alive, while some table may still take a commit of it; 0
+            once every table refuses them.
+        fenced: Highest epoch that all tables refuse; a table that turns up with its stamp was made later.
+    """
+
+    epoch: Annotated[int, msgspec.Meta(ge=1)]
+    holder: Holder
+    released: bool = False
+    unfenced: Count = 0
+    fenced: Count = 0
+
+    def next(self, holder: Holder, *, is_over: bool) -> Lease:
+        """The lease of the next holder; where this one is not over, its process may be alive and is to be fenced."""
+        return Lease(self.epoch + 1, holder, unfenced=self.unfenced if is_over else self.epoch, fenced=self.fenced)
+
+
+@dataclass(frozen=True, slots=True)
+class Feed:
+    """What was learnt of the feed by reading it: messages that come later do not say it again.
+
+    Attributes:
+        protocol: Protocol of the messages that were read; "" before the first.
+        topic_ids: What distinguishes each topic from another of its name; {} where the source does not show it.
+        passed: In a feed in offset order, by table and partition the commit ts of the newest DDL of the table that was
+            read there: its rows at or below it came before.
+        homes: Topics of tables that may share their Avro name with others; only DDL have shown these topics.
+    """
+
+    protocol: str = ""
+    topic_ids: Mapping[str, str] = field(default_factory=dict)
+    passed: Mapping[TableName, Mapping[TopicPartition, Count]] = field(default_factory=dict)
+    homes: Mapping[TableName, tuple[str, ...]] = field(default_factory=dict)
+
+
 class Tracked(NamedTuple):
     """What a table is at the checkpoint.
 
@@ -151,58 +193,42 @@ class Checkpoint:
     """State of a changefeed after one step. A restart needs nothing else but the stamps of the tables.
 
     Attributes:
-        epoch: Number of the hold: each process that takes the changefeed gets the next one.
+        lease: Who holds the changefeed, and so wrote it.
         step: Counts the checkpoints of the changefeed; never repeats.
         resolved_ts: Every table is at this TSO; 0 where nothing is applied yet, or the feed carries no watermark.
         written_at: Unix time in milliseconds at which it was written: the holder's sign of life.
-        holder: Who wrote it.
-        released: The holder has stopped, and any process may acquire the lease immediately.
-        unfenced: Highest epoch whose process may still be alive, while some table may still take a commit of it; 0
-            once every table refuses them.
-        fenced: Highest epoch that all tables refuse; a table that turns up with its stamp was made later.
         partitions: How far each partition is read.
+        feed: What else is known of the feed.
         snapshots: Head of each table at `resolved_ts`, by its Iceberg identifier: the cut over all tables.
         tables: Each upstream table as its DDL up to `resolved_ts` left it.
         ddl: DDL of exactly `resolved_ts` that are applied, as others may still follow; in a feed in offset order the
             latest ones, as they may come again.
-        passed: In a feed in offset order, by table and partition the commit ts of the newest DDL of the table that was
-            read there: its rows at or below it came before.
-        topic_ids: What distinguishes each topic from another of its name; {} where the source does not show it.
         counts: Figures of the step, for people; nothing depends on them. `STILL` is 1 where no newer watermark has come
             for `run.stall_seconds` after it, while the source answered.
-        protocol: Protocol of the messages that were read; "" before the first.
         resuming: The job under way; None without one.
         handled: Requests of commands that were carried out, by their id; the latest ones.
         moving: Names that the step after this checkpoint was about to free or give away; None without such a step.
         stopped: What ended the last run; None once a step is done, and where a user ended it.
         is_lost: All checkpoints before it are lost, and the feed is not read yet as far as the tables are.
         control_rows: Rows that the other control tables have which only grow: one with fewer was set back.
-        homes: Topics of tables that may share their Avro name with others; only DDL have shown these topics.
     """
 
-    epoch: Annotated[int, msgspec.Meta(ge=1)]
+    lease: Lease
     step: Count
     resolved_ts: Count
     written_at: Count
-    holder: Holder
-    released: bool = False
-    unfenced: Count = 0
-    fenced: Count = 0
     partitions: Mapping[TopicPartition, Reading] = field(default_factory=dict)
+    feed: Feed = field(default_factory=Feed)
     snapshots: Mapping[tuple[str, ...], int] = field(default_factory=dict)
     tables: Mapping[TableName, Tracked] = field(default_factory=dict)
     ddl: tuple[DdlId, ...] = ()
-    passed: Mapping[TableName, Mapping[TopicPartition, Count]] = field(default_factory=dict)
-    topic_ids: Mapping[str, str] = field(default_factory=dict)
     counts: Mapping[str, int] = field(default_factory=dict)
-    protocol: str = ""
     resuming: Resuming | None = None
     handled: Mapping[str, RequestOutcome] = field(default_factory=dict)
     moving: Moving | None = None
     stopped: Stop | None = None
     is_lost: bool = False
     control_rows: Mapping[str, Count] = field(default_factory=dict)
-    homes: Mapping[TableName, tuple[str, ...]] = field(default_factory=dict)
 
     @property
     def last_step(self) -> int:
@@ -212,7 +238,7 @@ class Checkpoint:
     @property
     def is_through(self) -> bool:
         """Whether nothing runs since a run with `--once` came to its ends."""
-        return self.released and self.stopped is not None and not self.stopped.because
+        return self.lease.released and self.stopped is not None and not self.stopped.because
 
     @property
     def next_offsets(self) -> dict[TopicPartition, int]:

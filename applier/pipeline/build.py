@@ -9,7 +9,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
-from applier.changefeed.checkpoint import Checkpoint, Holder
+from applier.changefeed.checkpoint import Checkpoint, Holder, Lease
 from applier.changefeed.filter import exactly
 from applier.changefeed.table import TableName
 from applier.config.readers import refuse_unreadable
@@ -154,8 +154,8 @@ def last_state(catalog: Catalog, name: str) -> State:
     found = {kind: catalog.load((namespace(name), kind.name)) for kind in CONTROL_TABLES}
     control = Control(name, {kind: AppendOnlyTable(table, kind) for kind, table in found.items() if table})
     # Only an applier that takes the changefeed fences the tables.
-    never = Checkpoint(epoch=0, step=0, resolved_ts=0, written_at=0, holder=Holder("", ""))
-    return State.load(control, replace(control.last_checkpoint() or never, unfenced=0, fenced=0))
+    last = control.last_checkpoint() or Checkpoint(Lease(0, Holder("", "")), step=0, resolved_ts=0, written_at=0)
+    return State.load(control, replace(last, lease=replace(last.lease, unfenced=0, fenced=0)))
 
 
 def taken(
@@ -195,12 +195,12 @@ def taken(
             lost_epoch = max([checkpoints.lost_epoch(catalog.load, name), *(item.stamp.epoch for item in left)])
     checkpoint, why = control.take(me, config.run.lease_seconds, take_over=take_over, lost_epoch=lost_epoch)
     if is_lost:
-        logger().warning("checkpoints are lost, the feed is read from its beginning", epoch=checkpoint.epoch)
+        logger().warning("checkpoints are lost, the feed is read from its beginning", epoch=checkpoint.lease.epoch)
     elif checkpoint.is_lost and control.tables[SCHEMA_CHANGES].is_lost:
         # The start before this one died, or was refused, behind its checkpoint.
         left = lost_control.left_tables(catalog, name)
     lost_control.keep_decided(control, checkpoint, left)
-    logger().info("changefeed taken", changefeed=config.changefeed.name, epoch=checkpoint.epoch, because=why)
+    logger().info("changefeed taken", changefeed=config.changefeed.name, epoch=checkpoint.lease.epoch, because=why)
     return control, checkpoint
 
 
@@ -219,12 +219,13 @@ def assemble(config: Config, runner: Runner, catalog: Catalog, state: State) -> 
     state.protocol = config.changefeed.protocol
     if state.protocol == "avro":
         state.lives = Lives()
-        state.lives.settle(state.checkpoint.homes)
+        state.lives.settle(state.checkpoint.feed.homes)
         take_names(state.lives, state.control.decisions())
     state.supplied = supplied(config, state)
     rules = config.type_rules
     order = ORDERS[config.changefeed.order]
-    feed = Changefeed(config.changefeed.name, state.checkpoint.epoch, order, config.changefeed.filtered)
+    lease = state.checkpoint.lease
+    feed = Changefeed(config.changefeed.name, lease.epoch, order, config.changefeed.filtered)
     options = decoder_options(config)
     targets = TargetTables(
         catalog,
@@ -233,7 +234,7 @@ def assemble(config: Config, runner: Runner, catalog: Catalog, state: State) -> 
         config.route,
         config.sink,
         confirm=state.control.confirm,
-        fenced=max(state.checkpoint.fenced, state.checkpoint.unfenced),
+        fenced=max(lease.fenced, lease.unfenced),
         spelt=lambda name: state.tables.spelt(name),  # noqa: PLW0108 A restart begins with other tables.
         records=Recorder(lambda name: state.completeness.get(name)),  # noqa: PLW0108 As above.
     )
@@ -267,7 +268,7 @@ def assemble(config: Config, runner: Runner, catalog: Catalog, state: State) -> 
 
 def _fence(state: State, targets: TargetTables) -> None:
     """Let no table take a commit of a process that lost the changefeed but may be alive."""
-    upto = state.checkpoint.unfenced
+    upto = state.checkpoint.lease.unfenced
     if upto:
         cast("Control", state.control).fence(upto)
         tables = fence_tables(targets, state.names, upto)
@@ -275,7 +276,7 @@ def _fence(state: State, targets: TargetTables) -> None:
         moved = {item.table: item.head for item in tables if listed.get(item.table) == item.before}
         snapshots = {**listed, **{table: head for table, head in moved.items() if table in listed}}
         # The cut lists the heads that the fences made.
-        state.write(lambda last: replace(last, unfenced=0, fenced=upto, snapshots=snapshots))
+        state.write(lambda last: replace(last, lease=replace(last.lease, unfenced=0, fenced=upto), snapshots=snapshots))
         logger().info("tables fenced", tables=len(tables), upto=upto)
 
 

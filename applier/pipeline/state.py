@@ -242,7 +242,7 @@ class State:
 
     def changed_at(self, name: TableName) -> int:
         """Commit ts of the newest DDL of a table that is known in a feed in offset order; 0 without any."""
-        return max([*self.checkpoint.passed.get(name, {}).values(), self.ddl.changed_at(name)])
+        return max([*self.checkpoint.feed.passed.get(name, {}).values(), self.ddl.changed_at(name)])
 
     def record(self, decisions: Sequence[SchemaDecision]) -> None:
         """Keep what became of a part of a DDL; from here on it is not done again."""
@@ -285,17 +285,20 @@ class State:
                 last,
                 resolved_ts=upto,
                 partitions={**last.partitions, **readings},
+                feed=replace(
+                    last.feed,
+                    protocol=self.protocol or last.feed.protocol,
+                    topic_ids={**last.feed.topic_ids, **self.topic_ids},
+                    passed=last.feed.passed if passed is None else passed,
+                    homes=self.lives.homes(self.topics) if self.lives else last.feed.homes,
+                ),
                 snapshots=dict(snapshots),
                 tables=self.tracked(),
                 ddl=tuple(sorted(at_upto, key=BY_TIME)),
-                passed=last.passed if passed is None else passed,
-                topic_ids={**last.topic_ids, **self.topic_ids},
-                protocol=self.protocol or last.protocol,
                 counts={**counts, STEP: last.step + 1 if readings else last.last_step},
                 moving=None if readings else last.moving,
                 stopped=None,
                 is_lost=last.is_lost and not is_read,
-                homes=self.lives.homes(self.topics) if self.lives else last.homes,
             )
         )
         self.ddl.advance(upto, at_upto)

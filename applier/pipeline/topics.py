@@ -15,7 +15,7 @@ from applier.runtime.logs import logger
 
 def refuse_protocol(checkpoint: Checkpoint | None, protocol: str) -> None:
     """Raise ConfigError if the messages up to a checkpoint were of another protocol than the configuration says."""
-    known = checkpoint.protocol if checkpoint else ""
+    known = checkpoint.feed.protocol if checkpoint else ""
     if known and known != protocol:
         what = (
             f"changefeed.protocol: {protocol}, but the messages of this changefeed so far were of {known}: "
@@ -45,12 +45,12 @@ def accept(state: State, topic_ids: Mapping[str, str]) -> None:
     for topic in topics:
         logger().warning("topic accepted", topic=topic, was=known[topic], now=topic_ids[topic])
     if topics:
-        state.write(lambda last: replace(last, topic_ids={**last.topic_ids, **topic_ids}))
+        state.write(lambda last: replace(last, feed=replace(last.feed, topic_ids={**last.feed.topic_ids, **topic_ids})))
 
 
 def _topics_read(state: State) -> tuple[dict[str, str], dict[TopicPartition, int]]:
     """Ids of the topics when they were read, and how far; without a checkpoint the tables alone show."""
-    known, read = dict(state.checkpoint.topic_ids), state.next_offsets
+    known, read = dict(state.checkpoint.feed.topic_ids), state.next_offsets
     for item in state.covered.values():
         known, read = {**item.topic_ids, **known}, {**read, **item.ends()}
     return known, read

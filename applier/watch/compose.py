@@ -113,7 +113,7 @@ def compose(
         cut=tuple(_cut(config.catalog.name, in_cut(last, tables))),
         notes=tuple(_notes(facts, tables, silent, config)),
     )
-    is_gone = last.released or silent > config.run.lease_seconds
+    is_gone = last.lease.released or silent > config.run.lease_seconds
     used = [item for item in report.partitions if item.partition < (config.changefeed.partitions or math.inf)]
     silent_places = [item for item in used if order.has_watermark and item.resolved_ts is None]
     is_late = lag is None or lag > max_lag_seconds
@@ -208,7 +208,7 @@ def _holds_up(item: SchemaDecision, last: Checkpoint, *, is_gone: bool) -> bool:
     if item.decision != "refused" or not is_beyond or (item.sql, item.commit_ts) in done:
         return False
     # A process that lives may be about to park the table of what it has just refused, and to go on.
-    return is_gone or item.decided_at.timestamp() * 1000 < last.holder.since
+    return is_gone or item.decided_at.timestamp() * 1000 < last.lease.holder.since
 
 
 def _held_up(item: SchemaDecision, config: Config) -> Trouble:
@@ -225,16 +225,16 @@ def _ended(stop: Stop, config: Config) -> Trouble:
 
 
 def _holder(last: Checkpoint, silent: float) -> HolderReport:
-    holder = last.holder
+    holder = last.lease.holder
     return HolderReport(
         name=str(holder),
         host=holder.host,
         pid=holder.pid,
-        epoch=last.epoch,
+        epoch=last.lease.epoch,
         since=iso(holder.since),
         seen=iso(last.written_at),
         silent_seconds=round(max(0.0, silent), 3),
-        released=last.released,
+        released=last.lease.released,
     )
 
 
@@ -310,8 +310,9 @@ def _notes(facts: Facts, tables: Sequence[TableProgress], silent: float, config:
     last = facts.checkpoint
     if lost := max((item.commit_ts for item in facts.decisions if item.decision == "lost"), default=0):
         yield Trouble(wording.lost_decisions(lost))
-    if not last.released and silent > config.run.lease_seconds:
-        what = f"{last.holder} holds the changefeed, but has been silent for {silent:.0f} s: the next applier takes it."
+    holder = last.lease.holder
+    if not last.lease.released and silent > config.run.lease_seconds:
+        what = f"{holder} holds the changefeed, but has been silent for {silent:.0f} s: the next applier takes it."
         yield Trouble(what)
     ahead = [table.iceberg for table in tables if table.state == "ahead" and table.snapshot_id == table.cut_snapshot_id]
     if names := ", ".join(ahead):

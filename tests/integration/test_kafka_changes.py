@@ -166,7 +166,7 @@ def test_a_topic_made_anew_with_more_messages_is_named(
     with found.running(spark) as pipeline:
         finish(pipeline)
         reached, ends = pipeline.state.resolved_ts, pipeline.ends()
-        (old,) = pipeline.state.checkpoint.topic_ids.values()
+        (old,) = pipeline.state.checkpoint.feed.topic_ids.values()
         admin.delete_topics([topic])[topic].result()
         until(lambda: _made(admin, topic, len(ends)))
         send(kafka.bootstrap, [*first, *rest, *rest], "anew-")
@@ -191,7 +191,7 @@ def test_a_mirror_that_keeps_the_offsets_is_accepted_once(
     with found.running(spark) as pipeline:
         finish(pipeline)
         ends = pipeline.ends()
-        (old,) = pipeline.state.checkpoint.topic_ids.values()
+        (old,) = pipeline.state.checkpoint.feed.topic_ids.values()
         admin.delete_topics([topic])[topic].result()
         until(lambda: _made(admin, topic, len(ends)))
         send(kafka.bootstrap, [*first, *rest], "mirror-")
@@ -207,7 +207,7 @@ def test_a_mirror_that_keeps_the_offsets_is_accepted_once(
     assert differences(found, recordings.expected("pk")[-1]) == []
     with found.running(spark) as pipeline:
         finish(pipeline)
-        assert pipeline.state.checkpoint.topic_ids == {topic: event["now"]}
+        assert pipeline.state.checkpoint.feed.topic_ids == {topic: event["now"]}
         admin.delete_topics([topic])[topic].result()
         until(lambda: _made(admin, topic, len(ends)))
         send(kafka.bootstrap, [*first, *rest, *rest], "mirror-")
@@ -230,11 +230,11 @@ def test_a_checkpoint_without_ids_takes_the_topic_as_it_is(
     with found.running(spark) as pipeline:
         while not (step := pipeline.step(ends)).complete or step.moved:
             pass
-        assert pipeline.state.checkpoint.topic_ids == {}
+        assert pipeline.state.checkpoint.feed.topic_ids == {}
 
     with from_kafka(found, kafka.bootstrap, topics).running(spark) as pipeline:
         finish(pipeline)
-        assert pipeline.state.checkpoint.topic_ids.keys() == set(topics)
+        assert pipeline.state.checkpoint.feed.topic_ids.keys() == set(topics)
     assert differences(found, recordings.expected("txns")[-1]) == []
 
 

@@ -54,14 +54,14 @@ def test_lost_checkpoints_cost_a_replay_and_no_row(
     catalog.drop((f"applier_lost-{scenario}", "checkpoints"))
 
     with found.running(spark) as pipeline:
-        assert pipeline.state.checkpoint.epoch == 2
+        assert pipeline.state.checkpoint.lease.epoch == 2
         assert pipeline.state.resolved_ts == 0
         advance(pipeline)
         assert pipeline.state.resolved_ts >= recordings.expected(scenario)[-1]["resolved_ts"]
 
     assert differences(found, recordings.expected(scenario)[-1]) == []
     with found.running(spark) as pipeline:
-        assert pipeline.state.checkpoint.epoch == 3
+        assert pipeline.state.checkpoint.lease.epoch == 3
 
 
 @pytest.mark.soak
@@ -78,7 +78,7 @@ def test_lost_checkpoints_cost_no_row_in_offset_order_either(
     Catalog(spark, "lake").drop(("applier_lost-plain", "checkpoints"))
 
     with found.running(spark) as pipeline:
-        assert pipeline.state.checkpoint.epoch == 2
+        assert pipeline.state.checkpoint.lease.epoch == 2
         assert pipeline.state.covered
         step = pipeline.step()
         assert step.status.messages > 30

@@ -58,7 +58,7 @@ class Applier:
         checkpoint, _ = control.take(this_process(unix_ms()), take_over=True)
         self.state = State.load(control, checkpoint)
         rules = TypeRules(virtual_columns=self.settings.virtual_columns)
-        feed = Changefeed(self.database, checkpoint.epoch, ResolvedOrder())
+        feed = Changefeed(self.database, checkpoint.lease.epoch, ResolvedOrder())
         maker = TableMaker(self.lake.create, self.settings, rules)
         route = Route(self.settings.route)
         self.targets = TargetTables(self.lake, feed, maker, route, SinkSection())

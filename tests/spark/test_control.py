@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 from pyspark.sql import SparkSession
 
-from applier.changefeed.checkpoint import Checkpoint, Holder
+from applier.changefeed.checkpoint import Checkpoint, Holder, Lease
 from applier.changefeed.message import TopicPartition
 from applier.changefeed.position import Reading
 from applier.changefeed.table import Column, ColumnType, TableName, TableVersion
@@ -57,7 +57,7 @@ def test_a_new_changefeed_has_no_checkpoint(control: Open) -> None:
     state = control()
     assert state.last_checkpoint() is None
     taken = take(state, ONE)
-    assert (taken.epoch, taken.step, taken.resolved_ts, taken.holder.since) == (1, 0, 0, NOW)
+    assert (taken.lease.epoch, taken.step, taken.resolved_ts, taken.lease.holder.since) == (1, 0, 0, NOW)
 
 
 def test_a_restart_goes_on_from_the_newest_checkpoint(control: Open) -> None:
@@ -69,7 +69,8 @@ def test_a_restart_goes_on_from_the_newest_checkpoint(control: Open) -> None:
         state.append_checkpoint(last)
     state.release(NOW + 1000)
     again = take(control(), TWO, NOW + 2000)
-    assert again == replace(last, epoch=2, step=5, holder=replace(TWO, since=NOW + 2000), written_at=NOW + 2000)
+    lease = Lease(2, replace(TWO, since=NOW + 2000))
+    assert again == replace(last, lease=lease, step=5, written_at=NOW + 2000)
 
 
 def test_a_second_applier_is_refused(control: Open) -> None:
@@ -136,14 +137,14 @@ def test_a_holder_that_beats_meanwhile_is_asked_for_again(control: Open, monkeyp
     assert last is not None
     beats.append(following(last, 6))
     taken = take(other, TWO, NOW + 90_000, take_over=True)
-    assert (taken.epoch, taken.resolved_ts, taken.unfenced) == (2, 6 << 18, 1)
+    assert (taken.lease.epoch, taken.resolved_ts, taken.lease.unfenced) == (2, 6 << 18, 1)
 
 
 def test_a_checkpoint_needs_the_changefeed(control: Open) -> None:
     """Nothing is appended by a process that never took the changefeed, nor twice for one step."""
     state = control()
     with pytest.raises(CheckpointConflict, match="without holding"):
-        state.append_checkpoint(Checkpoint(1, 1, 0, NOW, ONE))
+        state.append_checkpoint(Checkpoint(Lease(1, ONE), 1, 0, NOW))
     last = take(state, ONE)
     with pytest.raises(CheckpointConflict, match="Checkpoint 0 was written after checkpoint 0"):
         state.append_checkpoint(last)

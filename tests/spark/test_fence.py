@@ -193,15 +193,15 @@ def test_what_is_not_fenced_is_remembered(lake: Catalog, fresh_name: Name) -> No
     zombie, first = take(Holder("one", "host-a", pid=1))
     _, second = take(Holder("two", "host-b", pid=2), take_over=True)
     control, third = take(Holder("three", "host-b", pid=3))
-    assert [first.unfenced, second.unfenced, third.unfenced] == [0, 1, 1]
+    assert [item.lease.unfenced for item in (first, second, third)] == [0, 1, 1]
 
     control.fence(1)
 
     letter = letter_rows([DeadLetter("shop", 0, 5, None, None, b"?", "why", 1)], 1)
     with pytest.raises(CheckpointConflict, match="epoch 3"):
         zombie.tables[DEAD_LETTERS].append(letter, Stamp("shop", 1, 0))
-    control.append_checkpoint(replace(third, step=third.step + 1, unfenced=0))
-    assert take(Holder("four", "host-b", pid=4))[1].unfenced == 0
+    control.append_checkpoint(replace(third, step=third.step + 1, lease=replace(third.lease, unfenced=0)))
+    assert take(Holder("four", "host-b", pid=4))[1].lease.unfenced == 0
 
 
 def test_making_a_table_needs_the_changefeed(lake: Catalog, fresh_name: Name) -> None:

@@ -149,13 +149,14 @@ def held(main: Pipeline, request: Request, span: Range, names: Sequence[TableNam
         _refuse_branch(main, name, request.branch)
     beginnings = Beginnings(main, span, names)
     origins = {name: beginnings.of(name) for name in names}
-    hold, resuming = _identity(main, request, names), main.state.checkpoint.resuming
+    hold, last = _identity(main, request, names), main.state.checkpoint
+    resuming = last.resuming
     if resuming is not None and not resuming.hold:
         what = "Parked tables are being brought back."
         raise RangeRefused(what, f"let `applier run -c {main.config.path} --once` end that first.")
     names_at = {origin.key: name for name, origin in origins.items()}
     kind = partial(HeldJob, span=span, branch=request.branch, begun_at=names_at)
-    if resuming is not None and resuming.hold == hold and resuming.progress.epoch > main.state.checkpoint.fenced:
+    if resuming is not None and resuming.hold == hold and resuming.progress.lease.epoch > last.lease.fenced:
         found = job(kind, main, resuming)
         copied = [(own, name) for own, name in found.members.items() if own in found.state.tables]
         if not any(found.copies.is_outdated(name, own) for own, name in copied):
@@ -183,7 +184,7 @@ def _begun(beginnings: Beginnings, hold: str, origins: Mapping[TableName, FeedPo
         loaded = main.state.loaded.get(name, 0)
         tables[name] = Tracked(origin.version, topic, origin.partitioning, replace(before, origin=origin), loaded)
     begin = progress(last, span.above, {place: Reading(start) for place, (start, _) in span.spans.items()})
-    resuming = Resuming(number, replace(begin, tables=tables, passed=last.passed, homes=last.homes), hold)
+    resuming = Resuming(number, replace(begin, tables=tables, feed=last.feed), hold)
     completeness.write(main.state, main.targets, resuming)
     return resuming
 

@@ -181,7 +181,7 @@ def waited(config: Config, request: TableRequest, say: Say, *, comes_back: bool)
         ConfigError: The request was refused.
         TerminalError: No process has come. The request is kept.
     """
-    holder, where = _looked(config).holder, (namespace(config.changefeed.name), REQUESTS.name)
+    holder, where = _looked(config).lease.holder, (namespace(config.changefeed.name), REQUESTS.name)
     if not with_retry(lambda: append(config.catalog, where, request_rows(request))):
         what = f"The control table requests of changefeed {config.changefeed.name} is not in the catalog any more."
         raise CheckpointConflict(what, "stop the applier that holds the changefeed, and give the command again.")

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, ClassVar, TypeVar
 
-from applier.changefeed.checkpoint import Checkpoint, Resuming
+from applier.changefeed.checkpoint import Checkpoint, Feed, Lease, Resuming
 from applier.changefeed.filter import exactly
 from applier.changefeed.message import TopicPartition
 from applier.changefeed.position import FeedPosition, Reading
@@ -168,16 +168,9 @@ _Run = TypeVar("_Run", bound=JobRun)
 
 def progress(last: Checkpoint, ts: int, readings: Mapping[TopicPartition, Reading]) -> Checkpoint:
     """Where a job begins, without a table; `last` is the checkpoint of its changefeed."""
-    return Checkpoint(
-        epoch=last.epoch,
-        step=0,
-        resolved_ts=ts,
-        written_at=last.written_at,
-        holder=last.holder,
-        partitions=readings,
-        topic_ids=last.topic_ids,
-        protocol=last.protocol,
-    )
+    feed = Feed(last.feed.protocol, last.feed.topic_ids)
+    lease = Lease(last.lease.epoch, last.lease.holder)
+    return Checkpoint(lease, 0, ts, last.written_at, readings, feed)
 
 
 def job(kind: Callable[[Pipeline, Pipeline, Copies, Handover], _Run], main: Pipeline, resuming: Resuming) -> _Run:

@@ -124,7 +124,7 @@ class Replay(JobRun):
     def _take_in(self) -> None:
         """Take in the tables whose place the job has come to, and keep that before anything is applied to them."""
         coming = {name: at for name, at in self._waiting().items() if at.ts == self.state.resolved_ts}
-        passed = dict(self.state.checkpoint.passed)
+        passed = dict(self.state.checkpoint.feed.passed)
         for name, position in coming.items():
             try:
                 self._begin(name, position)
@@ -338,7 +338,7 @@ class Resumption:
             # A backfill shows its copies as of the place at which the changefeed was.
             self._end()
             resuming = None
-        if resuming is not None and resuming.progress.epoch <= self.main.state.checkpoint.fenced:
+        if resuming is not None and resuming.progress.lease.epoch <= self.main.state.checkpoint.lease.fenced:
             # Copies are not fenced: a process that lost the changefeed may write them yet.
             job(Replay, self.main, resuming).keep_shown()
             resuming = None

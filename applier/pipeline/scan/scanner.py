@@ -136,7 +136,7 @@ class WindowScanner:
     def _order(self, state: State) -> FeedOrder:
         """What places the rows of a window; a table that is ahead of the others has its own resolved ts."""
         loaded = {name: ts for name, ts in state.loaded.items() if ts > state.resolved_ts}
-        sent = passages(state.checkpoint.passed, ())
+        sent = passages(state.checkpoint.feed.passed, ())
         return type(self.template.order)(state.resolved_ts, {**state.ahead, **loaded}, state.covered, sent)
 
     def _marks(self, state: State) -> DdlMarks:
@@ -289,7 +289,7 @@ def _passages(found: WindowScan, state: State) -> Passages:
         return {}
     names, spelt = {ddl.barrier.change.id: ddl.names for ddl in found.ddl}, spelling(found, state)
     told = ((item, names.get(item.change.id) or Ddl.of(item, spelt).names) for item in found.results.barriers)
-    return passages(state.checkpoint.passed, told)
+    return passages(state.checkpoint.feed.passed, told)
 
 
 def _stop_at_end(found: WindowScan) -> bool:

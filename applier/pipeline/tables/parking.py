@@ -68,7 +68,7 @@ def _position(state: State, targets: TargetTables, name: TableName) -> FeedPosit
         last.partitions if is_timed else {**state.entered, **last.partitions},
         version.version,
         state.tables.partitioning(name),
-        last.passed.get(name, {}),
+        last.feed.passed.get(name, {}),
         table=identity(targets, name),
     )
 

@@ -1,6 +1,7 @@
 """The JSON form of checkpoints, as `schemas/checkpoint/v1.json` describes it.
 
-The classes are the form: a member that one of them gets is written and read without a word here.
+The classes are the form: a member that one of them gets is written and read without a word here, save for those of the
+checkpoint itself, which have an order.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ import collections.abc
 from collections.abc import Mapping
 from dataclasses import is_dataclass
 from functools import cache
+from operator import attrgetter
 from types import UnionType
 from typing import Annotated, Any, TypeAlias, Union, get_args, get_origin, get_type_hints
 
@@ -35,6 +37,16 @@ _KEPT = ("name", "version", "place")
 
 _OWN = ("snapshots", "passed")
 """Members of a checkpoint that are written like no others."""
+
+_GROUPS = ("lease", "feed")
+"""Members of a checkpoint that the form does not have: it has theirs."""
+
+_ORDER = (
+    *("epoch", "step", "resolved_ts", "written_at", "holder", "released", "unfenced", "fenced", "partitions", "tables"),
+    *("ddl", "topic_ids", "counts", "protocol", "resuming", "handled", "moving", "stopped", "is_lost", "control_rows"),
+    *("homes", *_OWN),
+)
+"""The members of a checkpoint as they are written."""
 
 _Object: TypeAlias = dict[str, Any]
 _Identifier = Annotated[tuple[str, ...], msgspec.Meta(min_length=1)]
@@ -69,12 +81,12 @@ def _written(checkpoint: Checkpoint) -> _Object:
     return {
         "format": FORMAT,
         **{
-            name: plain(kind, getattr(checkpoint, name), places)
-            for name, kind in _members(Checkpoint).items()
+            name: plain(kind, attrgetter(path)(checkpoint), places)
+            for name, (path, kind) in _flat().items()
             if name not in _OWN
         },
         "snapshots": [{"table": table, "snapshot_id": head} for table, head in sorted(checkpoint.snapshots.items())],
-        "passed": _written_passed(checkpoint.passed),
+        "passed": _written_passed(checkpoint.feed.passed),
         "places": places,
     }
 
@@ -84,15 +96,26 @@ def _read(written: _Object) -> _Object:
     number = msgspec.convert(written["format"], int)
     if number != FORMAT:
         raise other_form(f"the newest checkpoint has format {number}")
-    members = _members(Checkpoint)
+    members = _flat()
     if written.keys() != {"format", "places", *members}:
         raise other_form("the newest checkpoint has other members")
     snapshots, places = _objects(written["snapshots"]), _objects(written["places"])
-    return {
-        **{name: built(kind, written[name], places) for name, kind in members.items() if name not in _OWN},
+    found = {
+        **{name: built(kind, written[name], places) for name, (_, kind) in members.items() if name not in _OWN},
         "snapshots": {msgspec.convert(item["table"], _Identifier): item["snapshot_id"] for item in snapshots},
         "passed": _read_passed(written["passed"]),
     }
+    kinds = _members(Checkpoint)
+    return found | {group: {name: found[name] for name in _members(kinds[group])} for group in _GROUPS}
+
+
+@cache
+def _flat() -> dict[str, tuple[str, Any]]:
+    """The members of the form of a checkpoint in their order: where a checkpoint has each, and its type."""
+    kinds = _members(Checkpoint)
+    own = {name: (name, kind) for name, kind in kinds.items() if name not in _GROUPS}
+    theirs = {name: (f"{group}.{name}", of) for group in _GROUPS for name, of in _members(kinds[group]).items()}
+    return dict(sorted((own | theirs).items(), key=lambda item: _ORDER.index(item[0])))
 
 
 @cache

@@ -14,7 +14,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from applier.changefeed.checkpoint import Checkpoint, Holder
+from applier.changefeed.checkpoint import Checkpoint, Holder, Lease
 from applier.changefeed.table import TableVersion
 from applier.errors import CheckpointConflict, TerminalError
 from applier.sink.commit.committer import ATTEMPTS
@@ -137,7 +137,7 @@ class Control:
             except CheckpointConflict:
                 # The holder may have shown just now that it is alive: then it is for `may_take` to say what follows.
                 found = self.last_checkpoint()
-                if last is None or found is None or found.epoch != last.epoch or not attempts:
+                if last is None or found is None or found.lease.epoch != last.lease.epoch or not attempts:
                     raise
 
     def fence(self, upto: int) -> None:
@@ -161,7 +161,7 @@ class Control:
         with self._one_thread:
             checkpoints = self.tables[CHECKPOINTS].table
             checkpoints.refresh()
-            if self._last is None or checkpoints.setting(HOLDER) != self._last.holder.token:
+            if self._last is None or checkpoints.setting(HOLDER) != self._last.lease.holder.token:
                 raise self._overtaken(self._last)
 
     def append_checkpoint(self, checkpoint: Checkpoint) -> None:
@@ -172,7 +172,7 @@ class Control:
         """
         with self._one_thread:
             last = self._last
-            if last is None or (checkpoint.epoch, checkpoint.holder.token) != (last.epoch, last.holder.token):
+            if last is None or _hold(checkpoint.lease) != _hold(last.lease):
                 raise CheckpointConflict("A checkpoint was written without holding the changefeed.")
             if checkpoint.step <= last.step:
                 raise CheckpointConflict(f"Checkpoint {checkpoint.step} was written after checkpoint {last.step}.")
@@ -181,9 +181,10 @@ class Control:
     def release(self, now: int | None = None) -> None:
         """Say that this process has stopped, so that the next one need not wait."""
         last = self._last
-        if last is not None and not last.released:
+        if last is not None and not last.lease.released:
             clock = unix_ms() if now is None else now
-            self._append(replace(last, step=last.step + 1, written_at=clock, released=True), last)
+            lease = replace(last.lease, released=True)
+            self._append(replace(last, step=last.step + 1, written_at=clock, lease=lease), last)
 
     def load_versions(self) -> list[TableVersion]:
         """All table versions, oldest first; a later one of the same table and number takes the place of an earlier."""
@@ -222,7 +223,7 @@ class Control:
     def _epoch(self) -> int:
         if self._last is None:
             raise CheckpointConflict("Durable state was written without holding the changefeed.")
-        return self._last.epoch
+        return self._last.lease.epoch
 
     def _append(self, checkpoint: Checkpoint, last: Checkpoint | None) -> Checkpoint:
         checkpoint = replace(checkpoint, control_rows={kind.name: self._grown(kind, last) for kind in _GROWING})
@@ -234,8 +235,8 @@ class Control:
             if (table.setting(HOLDER), table.setting(STEP)) not in places:
                 raise self._overtaken(last)
 
-        extra = {HOLDER: checkpoint.holder.token, STEP: str(checkpoint.step)}
-        stamp = Stamp(self.changefeed, checkpoint.epoch, checkpoint.resolved_ts, extra)
+        extra = {HOLDER: checkpoint.lease.holder.token, STEP: str(checkpoint.step)}
+        stamp = Stamp(self.changefeed, checkpoint.lease.epoch, checkpoint.resolved_ts, extra)
         self.tables[CHECKPOINTS].append(checkpoint_row(checkpoint), stamp, check)
         self._last = checkpoint
         return checkpoint
@@ -263,10 +264,10 @@ class Control:
                 f"{what} {found.step}, and it says itself that there was a step {step}.",
                 f"{way_out} the tables say themselves what they have, and the feed is read from its beginning.",
             )
-        holder, epoch = (found.holder, found.epoch) if found else ("nobody", 0)
+        holder, epoch = (found.lease.holder, found.lease.epoch) if found else ("nobody", 0)
         what = (
             f"Changefeed {self.changefeed} was taken by {holder} (epoch {epoch}) "
-            f"while this process held or wanted it (epoch {last.epoch if last else 0})."
+            f"while this process held or wanted it (epoch {last.lease.epoch if last else 0})."
         )
         return CheckpointConflict(what, "Keep one applier per changefeed; this one stops.")
 
@@ -288,24 +289,14 @@ class Control:
 
 def _taken(last: Checkpoint | None, holder: Holder, lost_epoch: int, *, is_over: bool) -> Checkpoint:
     if last is None:
-        return Checkpoint(
-            epoch=lost_epoch + 1,
-            step=0,
-            resolved_ts=0,
-            written_at=holder.since,
-            holder=holder,
-            unfenced=lost_epoch,
-            is_lost=lost_epoch > 0,
-        )
-    return replace(
-        last,
-        epoch=last.epoch + 1,
-        step=last.step + 1,
-        written_at=holder.since,
-        holder=holder,
-        released=False,
-        unfenced=last.unfenced if is_over else last.epoch,
-    )
+        lease = Lease(lost_epoch + 1, holder, unfenced=lost_epoch)
+        return Checkpoint(lease, step=0, resolved_ts=0, written_at=holder.since, is_lost=lost_epoch > 0)
+    lease = last.lease.next(holder, is_over=is_over)
+    return replace(last, lease=lease, step=last.step + 1, written_at=holder.since)
+
+
+def _hold(lease: Lease) -> tuple[int, str]:
+    return lease.epoch, lease.holder.token
 
 
 def unix_ms() -> int:
@@ -314,4 +305,4 @@ def unix_ms() -> int:
 
 
 def _place(checkpoint: Checkpoint | None) -> tuple[str | None, str | None]:
-    return (checkpoint.holder.token, str(checkpoint.step)) if checkpoint else (None, None)
+    return (checkpoint.lease.holder.token, str(checkpoint.step)) if checkpoint else (None, None)

@@ -46,8 +46,8 @@ def may_take(
     """
     if last is None:
         return Grant("the changefeed is new")
-    holder = last.holder
-    if last.released:
+    holder = last.lease.holder
+    if last.lease.released:
         return Grant(f"{holder} released it")
     if holder.token == me.token:
         return Grant("this process holds it")
@@ -105,8 +105,9 @@ def _process(holder: Holder) -> tuple[object, ...]:
 
 
 def _held(last: Checkpoint, silent: float, lease_seconds: float) -> CheckpointConflict:
+    holder = last.lease.holder
     what = (
-        f"The changefeed is held by {last.holder} (epoch {last.epoch}) since {_clock(last.holder.since)}, "
+        f"The changefeed is held by {holder} (epoch {last.lease.epoch}) since {_clock(holder.since)}, "
         f"last seen {_clock(last.written_at)}."
     )
     left = max(1, round(lease_seconds - silent))

@@ -140,10 +140,13 @@ class TableRequest:
 
 def checkpoint_row(checkpoint: Checkpoint) -> pa.Table:
     """Row of `CHECKPOINTS`."""
+    lease = checkpoint.lease
     members = {
+        "epoch": lease.epoch,
         "resolved_at": wall_clock(checkpoint.resolved_ts) if checkpoint.resolved_ts else None,
         "written_at": datetime.fromtimestamp(checkpoint.written_at / 1000, tz=UTC),
-        "holder": str(checkpoint.holder),
+        "holder": str(lease.holder),
+        "released": lease.released,
         "checkpoint": to_json(checkpoint),
     }
     return CHECKPOINTS.rows([checkpoint], lambda _: members)

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from applier.changefeed.checkpoint import Checkpoint, Holder
+from applier.changefeed.checkpoint import Checkpoint, Holder, Lease
 from applier.commands import before_spark
 from applier.commands.before_spark import refuse
 from applier.commands.control_reader import ControlView
@@ -21,7 +21,7 @@ from applier.runtime.logs import set_up_logging
 from applier.sink.control.control import unix_ms
 from tests.unit.commands.check.world import World
 
-HELD = Checkpoint(1, 1, 7, 0, Holder("token", "elsewhere"))
+HELD = Checkpoint(Lease(1, Holder("token", "elsewhere")), 1, 7, 0)
 
 
 def kafka(monkeypatch: pytest.MonkeyPatch, world: World, error: Exception | None) -> World:

@@ -14,7 +14,7 @@ import pytest
 from structlog.testing import capture_logs
 
 from applier import wording
-from applier.changefeed.checkpoint import Checkpoint, Holder
+from applier.changefeed.checkpoint import Checkpoint, Holder, Lease
 from applier.changefeed.completeness import LIVE, Why, incomplete
 from applier.changefeed.message import TopicPartition
 from applier.changefeed.position import Reading
@@ -84,7 +84,7 @@ class Feed:
 
     def __init__(self, *steps: Step) -> None:
         run = RunSection(interval_seconds=1e-6, freshness_seconds=0, stall_seconds=60)
-        self.state = State(mock.MagicMock(), Checkpoint(1, 4, EARLY, 0, Holder("", ""), counts={"backlog": 0}))
+        self.state = State(mock.MagicMock(), Checkpoint(Lease(1, Holder("", "")), 4, EARLY, 0, counts={"backlog": 0}))
         config = SimpleNamespace(run=run, source=SimpleNamespace(archive=None))
         self.pipeline = SimpleNamespace(config=config, state=self.state)
         self.steps = list(steps)
@@ -215,7 +215,8 @@ def test_a_run_that_came_to_the_ends_keeps_that() -> None:
         if is_stopped:
             stop.set()
         run_once(cast("Follower", feed), stop, Reports(lambda _: None))
-        last = replace(feed.pipeline.state.checkpoint, released=True)
+        last = feed.pipeline.state.checkpoint
+        last = replace(last, lease=replace(last.lease, released=True))
         assert last.is_through is not is_stopped
 
 
@@ -259,7 +260,7 @@ class Bounded:
 
     def __init__(self, *steps: Step) -> None:
         self.steps = list(steps)
-        state = State(mock.MagicMock(), Checkpoint(1, 4, EARLY, 0, Holder("", "")))
+        state = State(mock.MagicMock(), Checkpoint(Lease(1, Holder("", "")), 4, EARLY, 0))
         state.completeness = {TableName("d", "a"): LIVE, TableName("d", "b"): incomplete(Why.UNMET)}
         targets = SimpleNamespace(feed=SimpleNamespace(order=ORDERS["resolved"]))
         finish = mock.MagicMock()
@@ -298,7 +299,7 @@ def test_a_long_backlog_without_any_watermark_names_the_partitions_and_the_ways_
 
 def test_a_partition_that_is_new_to_a_topic_comes_into_the_checkpoint() -> None:
     """Nothing moves, so that no step would bring it there, and `status` could not name it."""
-    first = Checkpoint(1, 4, EARLY, 0, Holder("", ""), partitions={P0: Reading(9, EARLY)})
+    first = Checkpoint(Lease(1, Holder("", "")), 4, EARLY, 0, partitions={P0: Reading(9, EARLY)})
     state = State(mock.MagicMock(), first)
     reader = cast("StepReader", SimpleNamespace(state=state))
     found = cast("NextStep", SimpleNamespace(bounds={P0: OffsetRange(0, 20), P1: OffsetRange(0, 3)}))
@@ -312,7 +313,7 @@ def test_a_partition_that_is_new_to_a_topic_comes_into_the_checkpoint() -> None:
 
 def test_before_the_first_watermark_nothing_counts_as_read() -> None:
     """A checkpoint without partitions is that of a changefeed that has not begun."""
-    state = State(mock.MagicMock(), Checkpoint(1, 4, 0, 0, Holder("", "")))
+    state = State(mock.MagicMock(), Checkpoint(Lease(1, Holder("", "")), 4, 0, 0))
     reader = cast("StepReader", SimpleNamespace(state=state))
 
     StepReader.show(reader, [P1], cast("NextStep", SimpleNamespace(bounds={P1: OffsetRange(0, 3)})))
@@ -333,7 +334,9 @@ def test_a_window_that_one_process_of_many_could_not_take_is_not_the_longest(*, 
         *[WindowTooLargeError(2_000_000, 500)] * is_too_large,
         mock.MagicMock(error=None, upto=None),
     ]
-    state = State(mock.MagicMock(), Checkpoint(1, 4, EARLY, 0, Holder("", ""), partitions={P0: Reading(0, EARLY)}))
+    state = State(
+        mock.MagicMock(), Checkpoint(Lease(1, Holder("", "")), 4, EARLY, 0, partitions={P0: Reading(0, EARLY)})
+    )
     reader = StepReader(config, mock.MagicMock(), scanner, targets, state)
     reader._size.shares = LONGEST
     bounds = {P0: OffsetRange(0, 1_000_000)}

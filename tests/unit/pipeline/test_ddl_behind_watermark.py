@@ -7,7 +7,7 @@ from unittest import mock
 
 import pytest
 
-from applier.changefeed.checkpoint import Checkpoint, Holder
+from applier.changefeed.checkpoint import Checkpoint, Holder, Lease
 from applier.changefeed.position import DdlId
 from applier.order.feed_order import ORDERS
 from applier.pipeline.ddl_progress import DdlProgress
@@ -23,7 +23,7 @@ TS = 470_000_000_000_000_000
 )
 def test_a_window_that_such_a_ddl_ends_is_applied(upto: int, ddl: list[Any], *, has_news: bool) -> None:
     """Each later window would end there, too, and the feed would stand still."""
-    state = State(cast("Any", None), Checkpoint(1, 1, TS, 0, Holder("t", "h")))
+    state = State(cast("Any", None), Checkpoint(Lease(1, Holder("t", "h")), 1, TS, 0))
     targets, config = mock.MagicMock(), mock.MagicMock()
     targets.feed.order = ORDERS["resolved"]
     scan = mock.MagicMock(upto=upto, ceiling=upto, ddl=ddl, error=None)

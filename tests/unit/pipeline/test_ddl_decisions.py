@@ -9,7 +9,7 @@ from unittest import mock
 
 import pytest
 
-from applier.changefeed.checkpoint import Checkpoint, Holder, Moving
+from applier.changefeed.checkpoint import Checkpoint, Holder, Lease, Moving
 from applier.changefeed.completeness import Completeness, Reason, Why
 from applier.changefeed.event import SchemaChange
 from applier.changefeed.filter import TableFilter
@@ -168,7 +168,7 @@ def test_a_statement_that_is_not_understood_stays_ignored() -> None:
 def test_a_table_that_a_failed_step_has_purged_shows_that_its_drop_was_begun(*, is_moving: bool) -> None:
     """The other tables of the statement follow, although `[ddl]` ignores it since; others may have dropped it, too."""
     moving = Moving({P: 5}, {}) if is_moving else None
-    state = State(cast("Any", None), Checkpoint(1, 1, 0, 0, Holder("t", "h"), moving=moving))
+    state = State(cast("Any", None), Checkpoint(Lease(1, Holder("t", "h")), 1, 0, 0, moving=moving))
     state.tables.put(TableVersion(P, 1, ()))
     targets = mock.MagicMock()
     targets.writer.return_value = None
@@ -189,7 +189,7 @@ def test_the_next_windows_do_not_count_on_a_name_that_renames_of_an_open_order_m
     texts: list[str], *, is_known: bool
 ) -> None:
     """The checkpoint keeps it: a later swap must not be ordered by the name."""
-    state = State(mock.MagicMock(), Checkpoint(1, 1, 0, 0, Holder("t", "h")))
+    state = State(mock.MagicMock(), Checkpoint(Lease(1, Holder("t", "h")), 1, 0, 0))
     state.tables.put(TableVersion(P, 1, ()))
     state.completeness |= dict.fromkeys((P, Q, TableName("a", "between")), Completeness(Reason(Why.DDL, "7")))
     parts = [Barrier(SchemaChange(5, sql, "a"), "t", Position(0, place, 0)) for place, sql in enumerate(texts)]
@@ -208,7 +208,7 @@ def test_the_next_windows_do_not_count_on_a_name_that_renames_of_an_open_order_m
 @pytest.mark.parametrize(("tso", "is_there"), [(1, True), (2, False)], ids=["loaded", "loaded as of a later moment"])
 def test_a_table_that_an_export_alone_shows_takes_part_in_a_swap(tso: int, *, is_there: bool) -> None:
     """It was parked before its first row came: the swap would park both tables, under names that they have left."""
-    state = State(mock.MagicMock(), Checkpoint(1, 1, 1, 0, Holder("t", "h")))
+    state = State(mock.MagicMock(), Checkpoint(Lease(1, Holder("t", "h")), 1, 1, 0))
     place = FeedPosition(P, tso, is_loaded=True)
     state.tables.put(TableVersion(Q, 1, ()))
     state.completeness[P] = Completeness(Reason(Why.BY_HAND, "a test"), since=1, position=place)
@@ -227,7 +227,7 @@ def test_a_table_that_an_export_alone_shows_takes_part_in_a_swap(tso: int, *, is
 
 def test_a_table_that_is_made_behind_such_renames_has_letters_of_its_own() -> None:
     """What has the name here is another table, in other letters: the new one must not lie where that one is."""
-    state, targets = State(mock.MagicMock(), Checkpoint(1, 1, 0, 0, Holder("t", "h"))), mock.MagicMock()
+    state, targets = State(mock.MagicMock(), Checkpoint(Lease(1, Holder("t", "h")), 1, 0, 0)), mock.MagicMock()
     state.tables.put(TableVersion(P, 1, ()))
     state.completeness[P] = Completeness(Reason(Why.DDL, "7"), is_misnamed=True)
     targets.writer.return_value = None
@@ -243,7 +243,7 @@ def test_a_table_that_is_made_behind_such_renames_has_letters_of_its_own() -> No
 @pytest.mark.parametrize("is_misnamed", [True, False])
 def test_a_rename_into_a_name_that_is_another_tables_here_alone_takes_it(*, is_misnamed: bool) -> None:
     """Upstream the name is free: the feed must not stop for what is parked under it."""
-    state, targets = State(mock.MagicMock(), Checkpoint(1, 1, 0, 0, Holder("t", "h"))), mock.MagicMock()
+    state, targets = State(mock.MagicMock(), Checkpoint(Lease(1, Holder("t", "h")), 1, 0, 0)), mock.MagicMock()
     for name in (P, Q):
         state.tables.put(TableVersion(name, 1, ()))
     state.completeness[P] = Completeness(Reason(Why.DDL, "7"), is_misnamed=is_misnamed)

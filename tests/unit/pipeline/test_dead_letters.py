@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, cast
 
 import pyarrow as pa
 
-from applier.changefeed.checkpoint import Checkpoint, Holder
+from applier.changefeed.checkpoint import Checkpoint, Holder, Lease
 from applier.changefeed.message import MESSAGE_SCHEMA, Messages, TopicPartition, by_place
 from applier.consume.window_size import WindowTooLargeError
 from applier.errors import DecodeError
@@ -53,7 +53,7 @@ def test_each_bad_message_is_kept_whole_with_its_own_error() -> None:
     offsets = [(ONE, 5), (TWO, 5), (ONE, 7), (ONE, 90_000), (ONE, 6), (TWO, 200)]
     source, control = _Source(), _Control()
     holder = Holder("token", "host")
-    checkpoint = Checkpoint(epoch=1, step=3, resolved_ts=0, written_at=0, holder=holder)
+    checkpoint = Checkpoint(Lease(1, holder), step=3, resolved_ts=0, written_at=0)
 
     bad = [BadMessage(p, n, DecodeError(f"{p}:{n}")) for p, n in offsets]
     set_aside(bad, cast("Source", source), cast("Control", control), checkpoint.step + 1)
@@ -71,7 +71,7 @@ def test_nothing_bad_is_no_read() -> None:
     """A step without a bad message reads and writes nothing for them."""
     source, control = _Source(), _Control()
     holder = Holder("token", "host")
-    checkpoint = Checkpoint(epoch=1, step=3, resolved_ts=0, written_at=0, holder=holder)
+    checkpoint = Checkpoint(Lease(1, holder), step=3, resolved_ts=0, written_at=0)
 
     set_aside([], cast("Source", source), cast("Control", control), checkpoint.step + 1)
 

@@ -10,13 +10,13 @@ from typing import cast
 import pytest
 from structlog.testing import capture_logs
 
-from applier.changefeed.checkpoint import Checkpoint, Holder
+from applier.changefeed.checkpoint import Checkpoint, Holder, Lease
 from applier.errors import CheckpointConflict, TransientError
 from applier.pipeline.heartbeat import beating
 from applier.pipeline.state import State
 from applier.sink.control.control import Control
 
-TAKEN = Checkpoint(epoch=1, step=5, resolved_ts=7, written_at=0, holder=Holder("one", "host-a"))
+TAKEN = Checkpoint(Lease(1, Holder("one", "host-a")), step=5, resolved_ts=7, written_at=0)
 
 
 @dataclass
@@ -62,7 +62,7 @@ def test_it_beats_until_the_block_ends() -> None:
 
     assert running() == []
     assert [checkpoint.step for checkpoint in found.written[:3]] == [6, 7, 8]
-    assert {(item.epoch, item.resolved_ts, item.holder) for item in found.written} == {(1, 7, TAKEN.holder)}
+    assert {(item.lease, item.resolved_ts) for item in found.written} == {(TAKEN.lease, 7)}
     assert state.checkpoint == found.written[-1]
     assert state.checkpoint.written_at > 0
 

@@ -9,7 +9,7 @@ from typing import Any, cast
 import pyarrow as pa
 import pytest
 
-from applier.changefeed.checkpoint import Checkpoint, Holder
+from applier.changefeed.checkpoint import Checkpoint, Holder, Lease
 from applier.changefeed.completeness import LIVE, Completeness, Reason, Why
 from applier.changefeed.message import MESSAGE_SCHEMA, by_place
 from applier.changefeed.position import DdlId, FeedPosition
@@ -33,7 +33,7 @@ NEVER = (1 << 63) - 1
 
 def state_after(*statements: str, **known: Completeness) -> State:
     """What is known once the DDL are applied, at the commit ts `TS` + 10, and so on."""
-    state = State(cast("Any", None), Checkpoint(1, 1, 0, 0, Holder("t", "h")))
+    state = State(cast("Any", None), Checkpoint(Lease(1, Holder("t", "h")), 1, 0, 0))
     for number, sql in enumerate(statements, 1):
         state.ddl.note([decided(sql, TS + 10 * number)])
     state.completeness = {TableName("d", name): item for name, item in known.items()}

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from applier.changefeed.checkpoint import Checkpoint, Holder
+from applier.changefeed.checkpoint import Checkpoint, Holder, Lease
 from applier.config.settings import MaintenanceSection
 from applier.errors import CheckpointConflict, TransientError
 from applier.pipeline import maintenance
@@ -164,11 +164,10 @@ class Lake:
 
 
 CHECKPOINT = Checkpoint(
-    epoch=1,
+    Lease(1, Holder("", "", "", "", "", 1, 1, 1)),
     step=1,
     resolved_ts=5,
     written_at=0,
-    holder=Holder("", "", "", "", "", 1, 1, 1),
     snapshots={("shop", "t0"): 7},
 )
 

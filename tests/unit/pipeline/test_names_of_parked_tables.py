@@ -9,7 +9,7 @@ from unittest import mock
 
 import pytest
 
-from applier.changefeed.checkpoint import Checkpoint, Holder
+from applier.changefeed.checkpoint import Checkpoint, Holder, Lease
 from applier.changefeed.completeness import LIVE, Completeness, Reason, Why
 from applier.changefeed.event import SchemaChange
 from applier.changefeed.message import Position
@@ -41,7 +41,7 @@ def test_a_table_that_takes_the_name_of_a_parked_one_lacks_rows_of_the_window(
     sqls: Sequence[str], *, has_watermark: bool, why: Why
 ) -> None:
     """All rows of the name were left out of the window. With a watermark the window ends with the DDL."""
-    state, config = State(mock.MagicMock(), Checkpoint(1, 1, 0, 0, Holder("t", "h"))), mock.MagicMock()
+    state, config = State(mock.MagicMock(), Checkpoint(Lease(1, Holder("t", "h")), 1, 0, 0)), mock.MagicMock()
     for name, known in ((P, PARKED), (Q, LIVE)):
         state.tables.put(TableVersion(name, 1, ()))
         state.completeness[name] = known

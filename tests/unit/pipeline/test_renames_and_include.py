@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from applier.changefeed.checkpoint import Feed
 from applier.changefeed.completeness import LIVE, Completeness, Reason, Why
 from applier.changefeed.position import FeedPosition
 from applier.changefeed.table import TableName, TableVersion
@@ -27,7 +28,7 @@ def test_a_table_that_is_renamed_out_of_the_included_names_is_not_shown_as_whole
     before: Completeness, is_wanted: bool, state: str, is_due: bool
 ) -> None:
     """Its Iceberg table is dropped: a name that is admitted later must not pass for a whole table without rows."""
-    last = SimpleNamespace(resolved_ts=5, ddl=(), partitions={}, passed={})
+    last = SimpleNamespace(resolved_ts=5, ddl=(), partitions={}, feed=Feed())
     progress: Any = SimpleNamespace(
         completeness={NAME: before},
         tables=Tables([TableVersion(NAME, 1, ())]),

@@ -9,7 +9,7 @@ import pytest
 from structlog.testing import capture_logs
 
 from applier.changefeed.applied_offsets import AppliedOffsets, Reach
-from applier.changefeed.checkpoint import Checkpoint, Holder
+from applier.changefeed.checkpoint import Checkpoint, Feed, Holder, Lease
 from applier.changefeed.message import TopicPartition
 from applier.changefeed.position import Reading
 from applier.changefeed.table import TableName
@@ -24,7 +24,7 @@ PLACE, TABLE = TopicPartition("feed", 0), TableName("shop", "log")
 
 
 def _state(partitions: dict[TopicPartition, Reading], ids: dict[str, str]) -> State:
-    checkpoint = Checkpoint(1, 3, 0, 0, Holder("token", "host"), partitions=partitions, topic_ids=ids)
+    checkpoint = Checkpoint(Lease(1, Holder("token", "host")), 3, 0, 0, partitions=partitions, feed=Feed(topic_ids=ids))
     return State(cast("Control", None), checkpoint)
 
 
@@ -72,7 +72,7 @@ def test_an_accepted_topic_is_kept_at_once_and_the_next_one_is_refused() -> None
     assert [(item["event"], item["topic"], item["was"], item["now"]) for item in logs] == [
         ("topic accepted", "feed", "old", "mirror")
     ]
-    assert [item.topic_ids for item in control.written] == [found]
+    assert [item.feed.topic_ids for item in control.written] == [found]
     assert control.written[0].partitions == {PLACE: Reading(3), TopicPartition("late", 0): Reading(0)}
     topics.meet(state, found)
     with pytest.raises(SourceLost, match="--accept-remade-topics`; else load the tables again"):
@@ -81,7 +81,7 @@ def test_an_accepted_topic_is_kept_at_once_and_the_next_one_is_refused() -> None
 
 def test_another_protocol_is_refused_by_the_checkpoint_alone() -> None:
     """So it can be before anything is written."""
-    checkpoint = replace(_state({}, {}).checkpoint, protocol="open")
+    checkpoint = replace(_state({}, {}).checkpoint, feed=Feed("open"))
 
     topics.refuse_protocol(None, "simple")
     topics.refuse_protocol(checkpoint, "open")

@@ -9,7 +9,7 @@ from unittest import mock
 
 import pytest
 
-from applier.changefeed.checkpoint import Checkpoint, Holder, Moving
+from applier.changefeed.checkpoint import Checkpoint, Holder, Lease, Moving
 from applier.changefeed.message import TopicPartition
 from applier.changefeed.position import Reading
 from applier.changefeed.table import TableName
@@ -120,7 +120,7 @@ def test_a_job_that_failed_is_begun_again_where_the_checkpoint_has_it() -> None:
 def test_only_a_step_says_that_the_names_have_come_to_rest(readings: dict[TopicPartition, Reading]) -> None:
     """A command that writes the checkpoint in between would leave them to be taken for tables that others dropped."""
     moving = Moving({TableName("shop", "orders"): 8}, {PLACE: 8})
-    last = Checkpoint(epoch=1, step=5, resolved_ts=7, written_at=0, holder=Holder("one", "host-a"), moving=moving)
+    last = Checkpoint(Lease(1, Holder("one", "host-a")), step=5, resolved_ts=7, written_at=0, moving=moving)
     state = State(mock.MagicMock(), last)
 
     state.advance(9 if readings else 7, readings, {}, {}, ())
@@ -140,7 +140,7 @@ def test_only_a_step_says_that_the_names_have_come_to_rest(readings: dict[TopicP
 )
 def test_what_ended_the_last_run_is_over_once_a_step_needs_nothing(outcome: dict[str, Any], *, is_over: bool) -> None:
     """A step that only waits, as the last run did, may be about to end for the same reason."""
-    last = Checkpoint(epoch=1, step=5, resolved_ts=7, written_at=0, holder=Holder("one", "host-a"))
+    last = Checkpoint(Lease(1, Holder("one", "host-a")), step=5, resolved_ts=7, written_at=0)
     state = State(mock.MagicMock(), last)
     keep_end(state, TerminalError("It failed."))
     assert state.checkpoint.stopped is not None

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from applier.changefeed.checkpoint import Checkpoint, Holder
+from applier.changefeed.checkpoint import Checkpoint, Holder, Lease
 from applier.changefeed.message import TopicPartition
 from applier.changefeed.position import Reading
 from applier.changefeed.ts import from_unix_ms
@@ -23,7 +23,7 @@ ORDER = ORDERS["resolved"]
 def checkpoint(step: int, second: int, **changes: Any) -> Checkpoint:
     """A checkpoint that was written a second after its resolved ts, which is that of so many seconds."""
     at = NOW + second * 1000
-    return replace(Checkpoint(1, step, from_unix_ms(at), at + 1000, Holder("t", "h")), **changes)
+    return replace(Checkpoint(Lease(1, Holder("t", "h")), step, from_unix_ms(at), at + 1000), **changes)
 
 
 def test_steps_are_those_that_moved() -> None:

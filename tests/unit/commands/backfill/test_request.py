@@ -8,7 +8,7 @@ from unittest import mock
 
 import pytest
 
-from applier.changefeed.checkpoint import Checkpoint, Holder
+from applier.changefeed.checkpoint import Checkpoint, Holder, Lease
 from applier.changefeed.completeness import Completeness, Reason, Why
 from applier.changefeed.message import TopicPartition
 from applier.changefeed.position import FeedPosition, Reading
@@ -116,7 +116,7 @@ def test_a_range_that_touches_the_checkpoint_leaves_no_gap() -> None:
 
 def _state(due: Mapping[TopicPartition, int], resolved_ts: int = 0) -> State:
     readings = {place: Reading(offset, None) for place, offset in due.items()}
-    return State(mock.MagicMock(), Checkpoint(1, 4, resolved_ts, 0, Holder("", ""), partitions=readings))
+    return State(mock.MagicMock(), Checkpoint(Lease(1, Holder("", "")), 4, resolved_ts, 0, partitions=readings))
 
 
 @pytest.mark.parametrize(

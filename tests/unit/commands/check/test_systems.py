@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from applier.changefeed.checkpoint import Checkpoint, Holder
+from applier.changefeed.checkpoint import Checkpoint, Holder, Lease
 from applier.changefeed.message import TopicPartition
 from applier.changefeed.position import Reading
 from applier.changefeed.window import OffsetRange
@@ -128,7 +128,7 @@ def test_offsets_that_are_gone_are_told(world: World, monkeypatch: pytest.Monkey
     bounds = {TopicPartition("t", 0): OffsetRange(7, 8)}
     new = systems._offsets(world.config, bounds)
     reading = {TopicPartition("t", 0): Reading(3, 400)}
-    last = Checkpoint(1, 1, 7, 1, Holder("token", "host"), partitions=reading)
+    last = Checkpoint(Lease(1, Holder("token", "host")), 1, 7, 1, partitions=reading)
     monkeypatch.setattr(ControlView, "checkpoint", lambda _: last)
 
     assert new.startswith("The first messages are gone from t/0: older tables need an export")

@@ -14,7 +14,7 @@ from pyiceberg.catalog.sql import SqlCatalog
 from pyiceberg.schema import Schema
 from pyiceberg.table import Table
 
-from applier.changefeed.checkpoint import Checkpoint, Holder, Tracked
+from applier.changefeed.checkpoint import Checkpoint, Holder, Lease, Tracked
 from applier.changefeed.table import Partitioning, TableName, TableVersion
 from applier.config import settings
 from applier.config.settings import Config
@@ -92,7 +92,7 @@ class World:
             seen.append(_fitted(version_rows([version], 1), seen))
         if current is not None:
             tables = {name: Tracked(number, "shop", parts) for name, (number, parts) in current.items()}
-            checkpoint = Checkpoint(1, 1, 7, _now(), Holder("token", "host"), tables=tables)
+            checkpoint = Checkpoint(Lease(1, Holder("token", "host")), 1, 7, _now(), tables=tables)
             row = checkpoint_row(checkpoint)
             made = self._made(("applier_shop", "checkpoints"), row.schema, (), {"applier.step": "1"})
             made.append(_fitted(row, made))

@@ -9,7 +9,7 @@ from unittest import mock
 
 import pytest
 
-from applier.changefeed.checkpoint import Checkpoint, Holder, RequestOutcome, Tracked
+from applier.changefeed.checkpoint import Checkpoint, Holder, Lease, RequestOutcome, Tracked
 from applier.changefeed.completeness import Completeness, Reason, Why
 from applier.changefeed.filter import TableFilter, exactly
 from applier.changefeed.position import FeedPosition
@@ -70,7 +70,7 @@ def test_a_load_that_cannot_go_on_leaves_what_another_one_has_handed_over(
 def test_a_load_that_is_done_is_not_undone_by_the_next_one() -> None:
     """The table has come back, and another load parks it again before this one looks."""
     tracked = {ITEMS: Tracked(1, completeness=Completeness(Reason(Why.LOADING), since=9))}
-    last = Checkpoint(1, 1, 9, 0, Holder("t", "h"), tables=tracked)
+    last = Checkpoint(Lease(1, Holder("t", "h")), 1, 9, 0, tables=tracked)
     request = TableRequest("one", "loaded", ("bank.items",), "", "me")
 
     said = ended(last, request, cast("Any", SimpleNamespace(path="a.toml")), RequestOutcome("catching up", (ITEMS,)))

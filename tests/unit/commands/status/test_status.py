@@ -18,7 +18,7 @@ from rich.console import Console
 from typer.testing import CliRunner
 
 from applier import cli, wording
-from applier.changefeed.checkpoint import Checkpoint, Holder, Stop, Tracked
+from applier.changefeed.checkpoint import Checkpoint, Holder, Lease, Stop, Tracked
 from applier.changefeed.completeness import LIVE, Completeness, Reason, Why, incomplete
 from applier.changefeed.message import TopicPartition
 from applier.changefeed.position import FeedPosition, Reading
@@ -58,6 +58,8 @@ AT = unix_ms(TS)
 
 ORDERS, USERS = TableName("shop", "orders"), TableName("shop", "users")
 HOLDER = Holder("token", "host-a", pid=41, since=AT - 60_000)
+HELD = Lease(3, HOLDER)
+RELEASED = replace(HELD, released=True)
 
 
 class Lake:
@@ -114,11 +116,10 @@ class Lake:
     def checkpoint(self, snapshot_id: int, **changes: Any) -> Checkpoint:
         """Write a checkpoint that lists shop.orders."""
         made = Checkpoint(
-            epoch=3,
+            HELD,
             step=12,
             resolved_ts=TS,
             written_at=AT + 1000,
-            holder=HOLDER,
             partitions={TopicPartition("shop", 0): Reading(100, TS), TopicPartition("shop", 1): Reading(7, None)},
             snapshots={("shop", "orders"): snapshot_id},
             tables={ORDERS: Tracked(1, "shop", completeness=LIVE)},
@@ -192,7 +193,7 @@ def test_a_feed_that_stands_still_is_said_in_one_sentence(lake: Lake) -> None:
     assert (told(lake.status(3600).stale), lake.status(3600).explanation) == ((said,), None)
     lake.checkpoint(lake.head, step=13, written_at=AT + 90_000, counts=still)
     assert (lake.status(90).verdict, told(lake.status(90).notes)) == ("fresh", (said,))
-    lake.checkpoint(lake.head, step=14, written_at=AT + 90_000, counts=still, released=True)
+    lake.checkpoint(lake.head, step=14, written_at=AT + 90_000, counts=still, lease=RELEASED)
     assert [one.partition(" behind")[0] for one in told(lake.status(3600).stale)] == ["The tables are 60 min"]
 
 
@@ -231,7 +232,7 @@ def test_a_table_that_a_person_parked_is_not_stale(lake: Lake) -> None:
 
 def test_the_number_of_a_step_is_that_of_the_log(lake: Lake) -> None:
     """Heartbeats and a stop have checkpoints of their own, and no line in the log."""
-    lake.checkpoint(lake.orders(1), step=15, counts={"rows": 5, "step": 12}, released=True)
+    lake.checkpoint(lake.orders(1), step=15, counts={"rows": 5, "step": 12}, lease=RELEASED)
 
     assert lake.status().step == 12
 
@@ -239,7 +240,7 @@ def test_the_number_of_a_step_is_that_of_the_log(lake: Lake) -> None:
 def test_after_a_run_to_the_ends_nothing_is_called_complete(lake: Lake) -> None:
     """Messages may wait since, and nobody asks; a run that a user stopped leaves tables that go stale."""
     ended = Stop("", "", AT + 5000)
-    lake.checkpoint(lake.orders(1), released=True, stopped=ended)
+    lake.checkpoint(lake.orders(1), lease=RELEASED, stopped=ended)
 
     found = lake.status(3600)
 
@@ -250,7 +251,7 @@ def test_after_a_run_to_the_ends_nothing_is_called_complete(lake: Lake) -> None:
         f"began. `applier run -c {lake.world.config.path}` applies what came later."
     )
     assert lake.status(3600, max_lag_seconds=300).exit_code == 1
-    lake.checkpoint(lake.head, step=13, released=True)
+    lake.checkpoint(lake.head, step=13, lease=RELEASED)
     assert lake.status(3600).verdict == "stale"
     lake.checkpoint(lake.head, step=14, written_at=AT + 3_600_000, stopped=ended)
     assert lake.status(3600).verdict == "stale"
@@ -286,7 +287,7 @@ def test_a_changefeed_that_catches_up_is_not_stale(lake: Lake) -> None:
 def test_a_changefeed_that_has_just_begun_catches_up(lake: Lake) -> None:
     """Nothing of its feed is applied yet."""
     holder = replace(HOLDER, since=AT)
-    lake.checkpoint(1, resolved_ts=0, partitions={}, snapshots={}, tables={}, holder=holder)
+    lake.checkpoint(1, resolved_ts=0, partitions={}, snapshots={}, tables={}, lease=replace(HELD, holder=holder))
 
     assert (lake.status(30).verdict, told(lake.status(30).notes)) == (
         "catching up",
@@ -547,7 +548,7 @@ def test_a_silent_holder_is_noted(lake: Lake) -> None:
         "process 41 on host-a holds the changefeed, but has been silent for 99 s: the next applier takes it.",
     )
 
-    lake.checkpoint(head, step=13, released=True)
+    lake.checkpoint(head, step=13, lease=RELEASED)
     assert told(lake.status(100).notes) == ()
 
 
@@ -572,7 +573,7 @@ def test_decisions_and_letters_are_listed_newest_first(lake: Lake) -> None:
 
 def test_a_ddl_that_a_parked_table_has_not_taken_is_not_shown_as_ignored(lake: Lake) -> None:
     """The resume of the table decides on it; one that is configured to be ignored stays so."""
-    lake.checkpoint(lake.orders(1), resolved_ts=TS, released=True)
+    lake.checkpoint(lake.orders(1), resolved_ts=TS, lease=RELEASED)
     ddl = SchemaDecision(TS, ORDERS, "ALTER TABLE orders …", "add-column", "ignored", IgnoredFor.PARKED.words)
     ddl = replace(ddl, ignored_for=IgnoredFor.PARKED)
     policy = IgnoredFor.CONFIGURED
@@ -586,7 +587,7 @@ def test_a_ddl_that_a_parked_table_has_not_taken_is_not_shown_as_ignored(lake: L
 
 def test_a_ddl_that_stops_the_feed_comes_first_with_the_command_that_passes_it(lake: Lake) -> None:
     """Another start would only fail again; the DDL is `pending` as in `ddl list`."""
-    lake.checkpoint(lake.orders(1), resolved_ts=TS, released=True)
+    lake.checkpoint(lake.orders(1), resolved_ts=TS, lease=RELEASED)
     stops = "A DDL of kind modify-column stops the feed, as configured: ALTER TABLE orders … (commit ts 7)."
     ddl = SchemaDecision(TS + 1, ORDERS, "ALTER TABLE orders …", "modify-column", "refused", stops)
     lake.write("schema_changes", decision_rows([ddl], 3))
@@ -602,7 +603,7 @@ def test_a_ddl_that_stops_the_feed_comes_first_with_the_command_that_passes_it(l
     assert [item.decision for item in found.schema_changes] == ["pending"]
     assert [item.decision for item in listed(lake.world.config)] == ["pending"]
 
-    lake.checkpoint(lake.head, step=13, resolved_ts=TS + 2, released=True)
+    lake.checkpoint(lake.head, step=13, resolved_ts=TS + 2, lease=RELEASED)
     assert [item.decision for item in lake.status().schema_changes] == ["refused"]
     assert told(lake.status().stale) == ()
 
@@ -611,7 +612,7 @@ def test_a_ddl_that_stops_the_feed_comes_first_with_the_command_that_passes_it(l
 def test_what_ended_the_last_run_is_said_until_a_step_is_done(lake: Lake, *, released: bool) -> None:
     """Also while another process has begun, which may come to the same end."""
     stop = Stop("The registry was rebuilt.", "begin anew: `applier forget -c FILE`.", AT + 500)
-    lake.checkpoint(lake.orders(1), released=released, stopped=stop)
+    lake.checkpoint(lake.orders(1), lease=replace(HELD, released=released), stopped=stop)
 
     (said,) = told(lake.status().stale)
     assert said == (
@@ -628,9 +629,9 @@ def test_a_ddl_that_ended_the_last_run_is_said_once(lake: Lake) -> None:
     ddl = SchemaDecision(TS + 1, ORDERS, "ALTER TABLE orders …", "modify-column", "refused", stops)
     lake.write("schema_changes", decision_rows([ddl], 3))
 
-    lake.checkpoint(lake.orders(1), released=True, stopped=Stop(stops, "set its policy.", AT, TS + 1))
+    lake.checkpoint(lake.orders(1), lease=RELEASED, stopped=Stop(stops, "set its policy.", AT, TS + 1))
     assert [sentence.partition(" ")[0] for sentence in told(lake.status().stale)] == ["A"]
-    lake.checkpoint(lake.head, step=13, released=True, stopped=Stop("The registry was rebuilt.", "", AT))
+    lake.checkpoint(lake.head, step=13, lease=RELEASED, stopped=Stop("The registry was rebuilt.", "", AT))
     assert [sentence.partition(" ")[0] for sentence in told(lake.status().stale)] == ["A", "The"]
 
 
@@ -640,10 +641,10 @@ def test_a_ddl_that_a_living_process_has_just_refused_holds_nothing_up(lake: Lak
     ddl = SchemaDecision(TS + 1, ORDERS, "ALTER TABLE orders …", "modify-column", "refused", "why")
     lake.write("schema_changes", decision_rows([ddl], 3))
 
-    lake.checkpoint(lake.orders(1), holder=replace(HOLDER, since=since))
+    lake.checkpoint(lake.orders(1), lease=Lease(3, replace(HOLDER, since=since)))
     assert told(lake.status().stale) == ()
 
-    lake.checkpoint(lake.head, step=13, holder=replace(HOLDER, since=since + 120_000))
+    lake.checkpoint(lake.head, step=13, lease=Lease(3, replace(HOLDER, since=since + 120_000)))
     assert len(told(lake.status().stale)) == 1
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from applier.changefeed.checkpoint import Checkpoint, Holder, RequestOutcome, Tracked
+from applier.changefeed.checkpoint import Checkpoint, Holder, Lease, RequestOutcome, Tracked
 from applier.changefeed.completeness import LIVE, Completeness, Reason, Why
 from applier.changefeed.table import TableName
 from applier.commands.tables import command
@@ -29,13 +29,13 @@ CONFIG = settings.parse(
 
 
 def last(
-    orders: Completeness, items: Completeness = LIVE, handled: RequestOutcome | None = None, **more: Any
+    orders: Completeness, items: Completeness = LIVE, handled: RequestOutcome | None = None, *, released: bool = False
 ) -> Checkpoint:
     """The checkpoint of a changefeed of two tables."""
     holder = Holder("token", "elsewhere", pid=4)
     tables = {ORDERS: Tracked(1, completeness=orders), ITEMS: Tracked(1, completeness=items)}
     done = {"one": handled} if handled is not None else {}
-    return Checkpoint(1, 1, 9, 0, holder, tables=tables, handled=done, **more)
+    return Checkpoint(Lease(1, holder, released), 1, 9, 0, tables=tables, handled=done)
 
 
 class Waiting:
@@ -50,7 +50,7 @@ class Waiting:
         self._last: Any = None
         monkeypatch.setattr(command, "_checkpoint", self._look)
         monkeypatch.setattr(command, "append", self._append)
-        monkeypatch.setattr(command, "_holds", lambda last, config: not last.released)
+        monkeypatch.setattr(command, "_holds", lambda last, config: not last.lease.released)
         monkeypatch.setattr("applier.commands.tables.command.time.sleep", lambda seconds: None)
         monkeypatch.setattr(command, "assembled", lambda *_, **__: pytest.fail("it takes the changefeed"))
 

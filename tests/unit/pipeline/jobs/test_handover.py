@@ -9,7 +9,7 @@ from unittest.mock import MagicMock, Mock
 
 import pytest
 
-from applier.changefeed.checkpoint import Checkpoint, Holder
+from applier.changefeed.checkpoint import Checkpoint, Holder, Lease
 from applier.changefeed.completeness import LIVE, Completeness, Reason, Why, incomplete
 from applier.changefeed.position import DdlId, FeedPosition
 from applier.changefeed.table import TableName
@@ -80,7 +80,7 @@ def test_a_late_row_that_the_changefeed_met_meanwhile_is_not_forgotten(
 def test_the_partner_of_a_table_that_comes_back_with_a_late_row_is_in_doubt_too(*, is_parked: bool) -> None:
     """The row may belong in either since their partitions changed places."""
     orders, items = (TableName("shop", name) for name in ("orders", "items"))
-    state = State(cast("Any", None), Checkpoint(1, 1, 0, 0, Holder("t", "h")), completeness={items: LIVE})
+    state = State(cast("Any", None), Checkpoint(Lease(1, Holder("t", "h")), 1, 0, 0), completeness={items: LIVE})
     sql = "ALTER TABLE orders EXCHANGE PARTITION p WITH TABLE items"
     state.ddl.note([SchemaDecision(TS, orders, sql, "exchange-partition", "rewritten")])
     known = Completeness(Reason(Why.LATE, str(TS)), origin=FeedPosition(orders, 0))

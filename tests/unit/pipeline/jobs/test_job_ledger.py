@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, cast
 from unittest import mock
 
-from applier.changefeed.checkpoint import Checkpoint, Holder, Resuming
+from applier.changefeed.checkpoint import Checkpoint, Holder, Lease, Resuming
 from applier.changefeed.position import DdlId
 from applier.changefeed.table import TableName
 from applier.pipeline.jobs.job import JobLedger
@@ -24,8 +24,8 @@ def truncated(ts: int, job: str | None = None, decision: Decision = "applied") -
 
 def changefeed(*decisions: SchemaDecision) -> State:
     """One that has a job, whose tables have the first of these DDL from before they were parked."""
-    progress = Checkpoint(1, 1, 0, 0, Holder("t", "h"), ddl=(DdlId("TRUNCATE TABLE orders", "", TS + 1),))
-    last = Checkpoint(1, 1, 0, 0, Holder("t", "h"), resuming=Resuming("ab", progress))
+    progress = Checkpoint(Lease(1, Holder("t", "h")), 1, 0, 0, ddl=(DdlId("TRUNCATE TABLE orders", "", TS + 1),))
+    last = Checkpoint(Lease(1, Holder("t", "h")), 1, 0, 0, resuming=Resuming("ab", progress))
     control = mock.MagicMock()
     control.decisions.return_value = list(decisions)
     return State(cast("Any", control), last)

@@ -7,7 +7,7 @@ from types import SimpleNamespace
 from typing import Any, cast
 from unittest import mock
 
-from applier.changefeed.checkpoint import Checkpoint, Holder
+from applier.changefeed.checkpoint import Checkpoint, Holder, Lease
 from applier.changefeed.completeness import Completeness, Reason, Why
 from applier.changefeed.position import FeedPosition
 from applier.changefeed.table import TableName
@@ -37,7 +37,7 @@ def test_tables_that_are_said_to_have_left_at_one_place_are_given_up() -> None:
     known = Completeness(Reason(Why.REBUILT), position=place, is_due=True)
     names = [TableName("shop", name) for name in ("a", "b", "c")]
     found = {name: replace(known, position=at) for name, at in zip(names, (place, place, other), strict=True)}
-    main = State(mock.Mock(), Checkpoint(1, 1, 40, 0, Holder("t", "h")))
+    main = State(mock.Mock(), Checkpoint(Lease(1, Holder("t", "h")), 1, 40, 0))
     main.completeness = dict(found)
 
     Replay._give_up_doubled(cast("Replay", SimpleNamespace(main=SimpleNamespace(state=main))))

@@ -7,7 +7,17 @@ from pathlib import Path
 import jsonschema
 import pytest
 
-from applier.changefeed.checkpoint import Checkpoint, Holder, Moving, RequestOutcome, Resuming, Stop, Tracked
+from applier.changefeed.checkpoint import (
+    Checkpoint,
+    Feed,
+    Holder,
+    Lease,
+    Moving,
+    RequestOutcome,
+    Resuming,
+    Stop,
+    Tracked,
+)
 from applier.changefeed.completeness import LIVE, Completeness, Reason, Why
 from applier.changefeed.message import TopicPartition
 from applier.changefeed.position import DdlId, FeedPosition, Reading
@@ -19,21 +29,25 @@ from applier.wording import WAY_FROM_OTHER_FORM
 SCHEMA = Path(__file__).parents[4] / "schemas" / "checkpoint" / "v1.json"
 
 FULL = Checkpoint(
-    epoch=3,
+    Lease(
+        epoch=3,
+        holder=Holder("t1", "host-a", "m", "b", "pid:[1]", 12, 345, 1795249000000),
+        released=True,
+        unfenced=2,
+        fenced=1,
+    ),
     step=17,
     resolved_ts=470606911607668736,
     written_at=1795250000000,
-    holder=Holder("t1", "host-a", "m", "b", "pid:[1]", 12, 345, 1795249000000),
-    released=True,
-    unfenced=2,
-    fenced=1,
     partitions={TopicPartition("shop", 0): Reading(41, 470606911607668736), TopicPartition("shop", 1): Reading(7)},
     snapshots={("shop", "orders"): -5218431879254321, ("a.b", "c d"): 9},
-    passed={
-        TableName("shop", "orders"): {TopicPartition("shop", 0): 7, TopicPartition("shop", 2): 7},
-        TableName("shop", "items"): {TopicPartition("shop", 0): 7, TopicPartition("audit", 0): 9},
-    },
-    topic_ids={"shop": "q3Xl5cEGTbSdiAVFJkXW0g"},
+    feed=Feed(
+        topic_ids={"shop": "q3Xl5cEGTbSdiAVFJkXW0g"},
+        passed={
+            TableName("shop", "orders"): {TopicPartition("shop", 0): 7, TopicPartition("shop", 2): 7},
+            TableName("shop", "items"): {TopicPartition("shop", 0): 7, TopicPartition("audit", 0): 9},
+        },
+    ),
     counts={"rows": 12},
 )
 
@@ -63,18 +77,17 @@ TABLES = replace(
         TableName("shop", "old"): Tracked(3, loaded=470606913376878593, identity="pm8_EZ-0"),
     },
     ddl=(DDL,),
-    protocol="simple",
+    feed=replace(FULL.feed, protocol="simple", homes={TableName("shop", "or_ders"): ("a", "b")}),
     handled={"id": RequestOutcome("parked", (TableName("shop", "items"),), notes=("x.",))},
     moving=Moving({TableName("shop", "orders"): 7, TableName("shop", "tmp"): 7}, {PLACE: 41}),
     stopped=Stop("Its registry was rebuilt.", "begin anew.", 1795250000001, 7),
     control_rows={"schema_changes": 7},
-    homes={TableName("shop", "or_ders"): ("a", "b")},
 )
 FULLEST = replace(TABLES, resuming=Resuming("job", TABLES))
 WRITTEN: dict[str, object] = json.loads(to_json(FULL))
 
 
-@pytest.mark.parametrize("checkpoint", [FULL, FULLEST, Checkpoint(1, 0, 0, 0, Holder("t", "h"))])
+@pytest.mark.parametrize("checkpoint", [FULL, FULLEST, Checkpoint(Lease(1, Holder("t", "h")), 0, 0, 0)])
 def test_a_checkpoint_survives_its_json_form(checkpoint: Checkpoint) -> None:
     """What is read is what was written, with dots in names, negative snapshot ids and missing resolved ts."""
     assert from_json(to_json(checkpoint)) == checkpoint

@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import pytest
 
-from applier.changefeed.checkpoint import Checkpoint, Holder
+from applier.changefeed.checkpoint import Checkpoint, Holder, Lease
 from applier.errors import CheckpointConflict
 from applier.sink.control.lease import may_take, process_start, this_process
 
@@ -16,7 +16,7 @@ OTHER = replace(ME, token="other", pid=100, process_start=5000, since=NOW - 3_60
 
 def held(holder: Holder = OTHER, silent: float = 5, *, released: bool = False) -> Checkpoint:
     """A checkpoint of a holder that was last seen some seconds ago."""
-    return Checkpoint(4, 12, 7, NOW - int(silent * 1000), holder, released)
+    return Checkpoint(Lease(4, holder, released), 12, 7, NOW - int(silent * 1000))
 
 
 def alive(pid: int) -> int | None:
