@@ -10,7 +10,6 @@ from typing import cast
 from applier import wording
 from applier.changefeed.completeness import Reason, Why
 from applier.changefeed.fate import Fate, Fates
-from applier.changefeed.filter import TableFilter
 from applier.changefeed.position import FeedPosition
 from applier.changefeed.table import TableName, TableVersion
 from applier.config.settings import Config
@@ -31,15 +30,13 @@ from applier.pipeline.batches.commit import commit, doubt
 from applier.pipeline.batches.stager import Stager, StagerHere, stager_of
 from applier.pipeline.dead_letters import set_aside
 from applier.pipeline.scan.statements import Ddl
-from applier.pipeline.scan.window_scan import WindowScan
-from applier.pipeline.scan.window_tables import place_names
+from applier.pipeline.scan.window_scan import Doubted, WindowScan
 from applier.pipeline.schema_changes import supplied
 from applier.pipeline.schema_changes.apply import DdlApplier
 from applier.pipeline.schema_changes.follow_rows import follow, is_new_to, made
 from applier.pipeline.schema_changes.moved_names import moved_by
 from applier.pipeline.state import State
 from applier.pipeline.tables import completeness, lost_control, parking, table_records
-from applier.pipeline.tables.changefeed import Doubted, owners
 from applier.pipeline.tables.target_tables import TargetTables
 from applier.runtime.logs import Stopwatch, logger
 from applier.runtime.places import Places
@@ -132,13 +129,12 @@ class WindowApplier:
         self.set_apart(self._unfit(scan), Why.ROW)
         completeness.doubt_late(self.state, scan.results.late)
         completeness.meet((name for name, _ in scan.results.parts), scan.ddl, self.state, self.targets, self.config)
-        self.state.learn(scan.versions, scan.topics)
-        place_names(scan, self.state.lives)
+        self.state.learn(scan.versions, scan.topics, scan.homes)
         if len(self.state.supplied):
             supplied.take(scan, self.state, self.targets, self.config)
         if scan.bad:
             set_aside(scan.bad, self.source, self.state.control, self.state.checkpoint.step + 1)
-        doubted = self.targets.maker.doubted = owners(scan.bad) if scan.bad else frozenset()
+        doubted = self.targets.maker.doubted = scan.doubted
         doubt(self.targets, self.state.names if doubted is None else doubted)
         self._doubt_letters(scan, doubted)
         return doubted
@@ -207,7 +203,7 @@ class WindowApplier:
         """Names whose tables some DDL remove, which a step that failed may have done already."""
         admits, removed = self.config.filter.admits, set[TableName]()
         for item in ddl:
-            for action, done in zip(item.actions, item.effects, strict=True):
+            for action, done in item.done:
                 if not (isinstance(action, RenameTable) and admits(action.last)):
                     removed.update(done.leaving(item.names))
         return removed
@@ -325,7 +321,7 @@ def _before(ddl: Ddl, scan: WindowScan, due: Mapping[tuple[TableName, int], obje
 
 def _doubt_taken(state: State, order: FeedOrder, left_out: frozenset[TableName], ddl: Ddl) -> None:
     """Let tables lack rows that a DDL gives a name that its window leaves out: nothing orders such rows by the DDL."""
-    for action, done in () if order.parts_at_ddl else zip(ddl.actions, ddl.effects, strict=True):
+    for action, done in () if order.parts_at_ddl else ddl.done:
         # No row has a name that a table has only within the statement.
         if not (isinstance(action, RenameTable) and action.then is not None):
             taken = left_out.intersection(done.brought)
@@ -354,7 +350,7 @@ def _check_account(scan: WindowScan, parked: Collection[TableName], state: State
     if read != total or found.bad or found.waiting:
         msg = f"{read} changes were read, and {total} have a fate: {dict(found.counts)}"
         raise AssertionError(msg)
-    admits = TableFilter(scan.job.include).admits
+    admits = scan.job.admits
     for fate, name in found.fates:
         if fate is Fate.LEFT_OUT and name is not None and admits(name) and name not in parked:
             _must(name in state.parked, f"changes of table {name} are left out, and it is not parked")

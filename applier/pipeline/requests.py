@@ -187,7 +187,7 @@ class Requests:
     def _hand_over(self, brought: Mapping[TableName, LoadRecord]) -> None:
         state, order, reason = self.main.state, self.main.targets.feed.order, Reason(Why.CATCHING_UP)
         versions = {name: load.version for name, load in brought.items()}
-        state.learn({(name, version.version): version for name, version in versions.items()}, {})
+        state.learn({(name, version.version): version for name, version in versions.items()}, {}, {})
         moments = {item.tso for item in brought.values()}
         since = {tso: {} if order.has_watermark else self.main.since(tso) for tso in moments}
         for name, load in brought.items():

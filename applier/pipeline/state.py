@@ -224,8 +224,15 @@ class State:
             )
         )
 
-    def learn(self, versions: Mapping[tuple[TableName, int], TableVersion], topics: Mapping[TableName, str]) -> None:
-        """Keep table versions before rows that need them are applied: a restart may begin after their message.
+    def learn(
+        self,
+        versions: Mapping[tuple[TableName, int], TableVersion],
+        topics: Mapping[TableName, str],
+        homes: Mapping[TableName, Iterable[str]],
+    ) -> None:
+        """Keep table versions before rows that need them are applied, and the topics of rows and of DDL.
+
+        A restart may begin after their message, and the next window does not hold it.
 
         Raises CheckpointConflict where another process has taken the changefeed.
         """
@@ -233,6 +240,8 @@ class State:
         self.control.save_versions(versions.values())
         self.versions |= versions
         self.topics |= topics
+        if self.lives is not None:
+            self.lives.settle(homes)
 
     def track(self, version: TableVersion) -> None:
         """Take note of a table as it is now."""

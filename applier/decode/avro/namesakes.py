@@ -10,12 +10,11 @@ import re
 from bisect import bisect_left
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
-from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from applier.changefeed.table import TableName
-from applier.ddl.actions import Action, RenameTable, effect, touches
+from applier.ddl.actions import RenameTable, effect, touches
 from applier.ddl.parser import parse
 from applier.ddl.statement_head import head
 from applier.errors import SchemaChangeRefused
@@ -82,28 +81,29 @@ class Lives:
 
     Attributes:
         newest: Commit ts of the newest DDL; 0 without any.
+        topics: Topics in which DDL of a table came, save renames to its name.
     """
 
     newest: int = 0
+    topics: dict[TableName, set[str]] = field(default_factory=lambda: defaultdict(set))
     _changes: dict[TableName, list[tuple[int, bool]]] = field(default_factory=dict)
     _names: dict[TableName, TableName] = field(default_factory=dict)
-    _topics: dict[TableName, set[str]] = field(default_factory=lambda: defaultdict(set))
 
     def settle(self, homes: Mapping[TableName, Iterable[str]]) -> None:
-        """Take topics that `homes` gave before a restart."""
+        """Take topics that `homes` gave before a restart, or that DDL of a window came in."""
         for name, topics in homes.items():
-            self._topics[name].update(topics)
+            self.topics[name].update(topics)
 
     def homes(self, known: Mapping[TableName, str]) -> dict[TableName, tuple[str, ...]]:
         """Topics of tables that DDL alone show, for a restart: where `known`, the topics of rows, lack them.
 
         One topic for all shows nothing, and a name without `_` in Avro is no other's.
         """
-        if len({topic for found in self._topics.values() for topic in found}) < 2:
+        if len({topic for found in self.topics.values() for topic in found}) < 2:
             return {}
         return {
             name: tuple(sorted(found))
-            for key, found in sorted(self._topics.items())
+            for key, found in sorted(self.topics.items())
             if (name := self._names.get(key)) is not None
             and "_" in str(sanitised_table(name))
             and not found <= {known.get(name)}
@@ -112,12 +112,12 @@ class Lives:
     def copy(self) -> Lives:
         """An independent copy."""
         changes = {name: list(found) for name, found in self._changes.items()}
-        topics = defaultdict(set, {name: set(found) for name, found in self._topics.items()})
-        return Lives(self.newest, changes, dict(self._names), topics)
+        topics = defaultdict(set, {name: set(found) for name, found in self.topics.items()})
+        return Lives(self.newest, topics, changes, dict(self._names))
 
     def again(self) -> Lives:
         """The same names for messages that are read again: those without a commit ts may lie before any DDL."""
-        return Lives(0, self._changes, self._names, self._topics)
+        return Lives(0, self.topics, self._changes, self._names)
 
     def take(self, commit_ts: int, sql: str, database: str, topic: str = "") -> None:
         """Take one DDL; those of one commit ts in their order.
@@ -139,19 +139,11 @@ class Lives:
                 self._note(name, commit_ts, is_there=False)
             for name in done.brought:
                 self._note(name, commit_ts, is_there=True)
-            self.meet(touches(action))
-        self._place(actions, topic)
-
-    def place(self, sql: str, database: str, topic: str) -> None:
-        """Take the topic in which a DDL came that was taken without it."""
-        with suppress(SchemaChangeRefused):
-            self._place(parse(sql, database), topic)
-
-    def _place(self, actions: Iterable[Action], topic: str) -> None:
-        for action in actions:
+            named = touches(action)
+            self.meet(named)
             if topic and not isinstance(action, RenameTable):  # It comes in the topic of the former name.
-                for name in touches(action)[:1]:
-                    self._topics[name].add(topic)
+                for name in named[:1]:
+                    self.topics[name].add(topic)
 
     def meet(self, names: Iterable[TableName]) -> None:
         """Take tables that are there and that no DDL has made."""
@@ -169,7 +161,7 @@ class Lives:
         alike: dict[TableName, list[Namesake]] = defaultdict(list)
         for key, name in sorted(spelt.items()):
             changes = tuple(sorted(self._changes.get(key, FOREVER), key=lambda change: change[0]))
-            home = frozenset({*self._topics.get(key, ()), *homes.get(key, ())})
+            home = frozenset({*self.topics.get(key, ()), *homes.get(key, ())})
             alike[sanitised_table(name)].append(Namesake(name, changes, home))
         own = {key for key, found in alike.items() if len(found) == 1 and found[0].name == key}
         namesakes = {key: tuple(found) for key, found in alike.items() if key not in own}

@@ -79,6 +79,11 @@ class DecodeTask:
     try_all: bool = False
     limits: Limits = field(default_factory=Limits)
 
+    @property
+    def admits(self) -> Callable[[TableName], bool]:
+        """Whether rows of a table are taken."""
+        return TableFilter(self.include).admits
+
     def apart(self, found: TaskResult, task: int) -> list[list[pa.Table]]:
         """See `KeepingPass`."""
         return found.apart(task, self.limits.splits, self.limits.piece_rows or PIECE_ROWS)
@@ -150,8 +155,7 @@ class _TaskState:
         self._job = job
         self._decoder = decoder
         self.found = TaskResult()
-        admits = TableFilter(job.include).admits
-        self._admission = Admission(admits, job.protocol, job.upto, job.order, job.marks, self.found)
+        self._admission = Admission(job.admits, job.protocol, job.upto, job.order, job.marks, self.found)
         self._versions = TaskVersions(decoder, job.versions, job.marks)
         self.rows = RowGroups(decoder.wire, self._versions, self._admission, job.rules, job.try_all)
         self._is_taught = False

@@ -80,6 +80,11 @@ class Ddl:
         return [effect(action) for action in self.actions]
 
     @property
+    def done(self) -> list[tuple[Action, Effect]]:
+        """Its actions in order, each with what it does to whole tables."""
+        return [*zip(self.actions, self.effects, strict=True)]
+
+    @property
     def brought(self) -> set[TableName]:
         """Names that belong to another table behind it."""
         return {name for done in self.effects for name in done.brought}

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from operator import attrgetter
+from typing import TypeAlias
 
 from applier.changefeed.applied_offsets import ALL
 from applier.changefeed.filter import exactly
@@ -20,6 +21,9 @@ from applier.pipeline.state import State
 
 NO_WATERMARK = ALL
 """Upper bound of commit ts for a feed in offset order: all that was read may be applied."""
+
+Doubted: TypeAlias = frozenset[TableName] | None
+"""Tables; None for all."""
 
 _ENDING = attrgetter("partition", "offset", "error")
 
@@ -40,6 +44,7 @@ class WindowScan:
         new_versions: Those of them that no window before it brought, by table and version. A restart of TiCDC describes
             tables again as they were before a DDL that is applied: such a version shows no table.
         topics: The topics that brought them.
+        homes: Topics of tables that DDL show, those of earlier windows included, where names are not whole.
         waiting: Rows whose version has not come; the watermark stays below them.
         bad: Messages set aside as dead letters.
         error: The bad message that ends the window.
@@ -59,6 +64,7 @@ class WindowScan:
     versions: dict[tuple[TableName, int], TableVersion] = field(default_factory=dict)
     new_versions: set[tuple[TableName, int]] = field(default_factory=set)
     topics: dict[TableName, str] = field(default_factory=dict)
+    homes: Mapping[TableName, Iterable[str]] = field(default_factory=dict)
     waiting: list[Waiting] = field(default_factory=list)
     bad: list[BadMessage] = field(default_factory=list)
     error: DecodeError | None = None
@@ -75,6 +81,15 @@ class WindowScan:
     def silent(self) -> list[TopicPartition]:
         """Partitions in use that never sent a resolved ts, in order; none where the window has a watermark."""
         return sorted(self.ends.keys() - self.resolved.keys()) if self.upto is None else []
+
+    @property
+    def doubted(self) -> Doubted:
+        """The tables that messages which were set aside may belong to.
+
+        A delete among them leaves its row in the table, and the next INSERT of the key finds it there.
+        """
+        found = [item.tables for item in self.bad]
+        return frozenset(name for names in found for name in names) if all(found) else None
 
     def resolve(self, seen: Mapping[TopicPartition, int]) -> None:
         """Take over resolved ts; a smaller one is a replay after a restart of TiCDC."""

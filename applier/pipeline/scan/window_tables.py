@@ -11,7 +11,7 @@ from applier.changefeed.table import TableName, TableVersion
 from applier.ddl.actions import CreateTable, DropTable
 from applier.ddl.schema_tracker import Tables
 from applier.ddl.spelling import Spelling
-from applier.decode.avro.namesakes import Lives, Shown
+from applier.decode.avro.namesakes import Shown
 from applier.errors import SchemaChangeRefused
 from applier.pipeline.scan.statements import Ddl
 from applier.pipeline.scan.window_scan import WindowScan
@@ -70,12 +70,16 @@ def typed_by(ddl: Sequence[Ddl], tables: Tables) -> dict[TableName, list[TableVe
 
 
 def shown(found: WindowScan, state: State) -> Shown | None:
-    """What DDL, those that are not due included, and watermarks show of a window; None where names are whole."""
+    """What DDL, those that are not due included, and watermarks show of a window; None where names are whole.
+
+    The window keeps in which topics its DDL came.
+    """
     if state.lives is None:
         return None
     lives = state.lives.copy()
     for barrier in sorted(found.results.barriers, key=lambda item: (item.change.commit_ts, item.position.offset)):
         lives.take(barrier.change.commit_ts, barrier.change.sql, barrier.change.database, barrier.topic)
+    found.homes = lives.topics
     return lives.shown(
         state.topics,
         state.declared,
@@ -83,14 +87,6 @@ def shown(found: WindowScan, state: State) -> Shown | None:
         has_watermarks=found.job.order.has_watermark
         or bool(lives.newest or state.checkpoint.resolved or found.results.resolved),
     )
-
-
-def place_names(found: WindowScan, lives: Lives | None) -> None:
-    """Keep which topics the DDL of a window came in: the next window holds them no more."""
-    if lives is None:
-        return
-    for barrier in found.results.barriers:
-        lives.place(barrier.change.sql, barrier.change.database, barrier.topic)
 
 
 def take_keys(found: WindowScan, state: State) -> bool:

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 from applier.changefeed.table import TableName, TableVersion, fold
 from applier.config.settings import Config
-from applier.ddl.actions import effect, named
+from applier.ddl.actions import named
 from applier.errors import TableMismatch
 from applier.order.feed_order import FeedOrder
 from applier.pipeline.scan.statements import Ddl
@@ -31,13 +31,14 @@ def take(scan: WindowScan, state: State, targets: TargetTables, config: Config) 
         TableMismatch: Rows have a column that the supplied text lacks, lack one of it, or have another kind of value or
             another key.
     """
+    keyed = set(map(fold, config.tables.keys))
     for name in _met(scan, state):
         version = state.supplied.get(name)
         if version is None:
             continue
         for rows in _first_rows(name, scan, state):
             _compare(rows, version, targets.feed.order)
-            if fold(str(name)) not in map(fold, config.tables.keys):
+            if ".".join(name.folded) not in keyed:
                 _compare_keys(rows, version)
         if name not in state.completeness:
             completeness.meet_ddl(name, state, targets, config)
@@ -65,10 +66,9 @@ def _by_ddl(ddl: Iterable[Ddl]) -> tuple[list[TableName], set[TableName]]:
     """Tables that DDL change as they were before the window, and those that DDL bring."""
     changed: list[TableName] = []
     made: set[TableName] = set()
-    for action in (action for item in ddl for action in item.actions):
-        brought = effect(action).brought
-        changed += [name for name in named(action) if name not in brought and name not in made]
-        made.update(brought)
+    for action, done in (each for item in ddl for each in item.done):
+        changed += [name for name in named(action) if name not in done.brought and name not in made]
+        made.update(done.brought)
     return changed, made
 
 

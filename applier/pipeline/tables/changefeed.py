@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import TypeAlias
 
 from applier.changefeed.applied_offsets import AppliedOffsets
 from applier.changefeed.completeness import Completeness
@@ -12,25 +11,12 @@ from applier.changefeed.table import TableName
 from applier.ddl.actions import Action, effect, touches
 from applier.ddl.schema_tracker import Tables
 from applier.order.feed_order import FeedOrder
-from applier.pipeline.scan.task_result import BadMessage
 from applier.sink.commit.stamp import OFFSETS, Stamp
 from applier.sink.control.table_record import RECORD, TableRecord
 from applier.sink.write.table_writer import TableWriter
 
 FILTERED = "applier.filtered"
 """Table property: deletes of the table may have been left out, so no key may be taken for new."""
-
-Doubted: TypeAlias = frozenset[TableName] | None
-"""Tables; None for all."""
-
-
-def owners(bad: Iterable[BadMessage]) -> Doubted:
-    """The tables that messages which were set aside may belong to.
-
-    A delete among them leaves its row in the table, and the next INSERT of the key finds it there.
-    """
-    found = [item.tables for item in bad]
-    return frozenset(name for names in found for name in names) if all(found) else None
 
 
 def left_behind(actions: Iterable[Action], tables: Tables) -> frozenset[TableName]:

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from applier.changefeed.checkpoint import Checkpoint
 from applier.changefeed.table import TableName
-from applier.ddl.actions import NoRows, effect, touches
+from applier.ddl.actions import NoRows, touches
 from applier.errors import BY_HAND, TableMismatch, TerminalError
 from applier.pipeline.scan.statements import Ddl
 from applier.pipeline.state import State
@@ -71,14 +71,13 @@ def behind(ddl: Sequence[Ddl], state: State, targets: TargetTables) -> dict[Tabl
     newest: dict[TableName, int] = {}
     for item in ddl if state.checkpoint.is_lost and targets.feed.order.has_watermark else ():
         made = state.ddl.had(item.barrier.change.id)
-        for action in item.actions if made else ():
-            done, ts = effect(action), item.commit_ts
+        for action, done in item.done if made else ():
             moved = dict(done.moved)
             names = [name for name in touches(action) if name in newest and name not in moved]
             for name in done.leaving(list(newest)):
                 newest.pop(name, None)
             kept = [] if isinstance(action, NoRows) else [name for name in names if name not in done.removed]
-            newest |= dict.fromkeys([*kept, *done.created, *moved.values()], ts)
+            newest |= dict.fromkeys([*kept, *done.created, *moved.values()], item.commit_ts)
     found = {}
     for name, ts in newest.items():
         writer = targets.writer(name)

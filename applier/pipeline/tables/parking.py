@@ -10,7 +10,7 @@ from applier.changefeed.completeness import Completeness, Reason, Why, incomplet
 from applier.changefeed.position import FeedPosition
 from applier.changefeed.table import TableName
 from applier.config.settings import Config
-from applier.ddl import actions
+from applier.ddl.actions import touches
 from applier.errors import TableMismatch, TerminalError
 from applier.pipeline.scan.statements import Ddl
 from applier.pipeline.state import State
@@ -123,12 +123,11 @@ def refusing(ddl: Ddl, state: State, config: Config) -> list[TableName]:
     """The tables to park for a DDL that cannot be applied; () if the changefeed cannot go on without it."""
     admits = config.filter.admits
     names: list[TableName] = []
-    for action in ddl.actions:
-        done = actions.effect(action)
+    for action, done in ddl.done:
         if any(table in state.tables for table, _ in done.moved):
             # Rows of both names follow, and they do not show whose they are.
             return []
-        names += done.brought or actions.touches(action)
+        names += done.brought or touches(action)
     found = [name for name in dict.fromkeys(names or ddl.swept) if admits(name) or name in state.parked]
     return found if set(found) - state.parked else []
 

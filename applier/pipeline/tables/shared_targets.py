@@ -10,7 +10,7 @@ from applier.changefeed.route import Route
 from applier.changefeed.table import TableName, TableVersion, fold
 from applier.config import own_namespaces
 from applier.config.settings import Config
-from applier.ddl import actions
+from applier.ddl.actions import Effect
 from applier.ddl.schema_tracker import Tables
 from applier.errors import TableMismatch
 from applier.pipeline.scan.window_scan import WindowScan
@@ -29,8 +29,8 @@ def refuse_shared(config: Config, scan: WindowScan, known: Tables, described: It
     met = {name for name, _ in scan.results.parts} | {version.name for version in described}
     targets = refuse_shared_names(config, {*known, *(met - made)})
     for ddl in scan.ddl:
-        for action in ddl.actions:
-            targets.follow(action)
+        for done in ddl.effects:
+            targets.follow(done)
 
 
 def refuse_shared_names(config: Config, names: Iterable[TableName]) -> _Targets:
@@ -80,8 +80,7 @@ class _Targets:
             )
             raise TableMismatch(what, hint)
 
-    def follow(self, action: actions.Action) -> None:
-        done = actions.effect(action)
+    def follow(self, done: Effect) -> None:
         for name in done.leaving(list(self._owners.values())):
             identifier = _folded(self.route.identifier(name))
             if self._owners.get(identifier) == name:

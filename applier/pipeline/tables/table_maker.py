@@ -12,7 +12,8 @@ from applier.changefeed.types import TypeRules, column_arrow_type
 from applier.config.settings import TablesSection
 from applier.config.table_layout import TableLayout
 from applier.errors import TableMismatch
-from applier.pipeline.tables.changefeed import FILTERED, Doubted
+from applier.pipeline.scan.window_scan import Doubted
+from applier.pipeline.tables.changefeed import FILTERED
 from applier.sink.evolve.row_columns import columns_of_new, supplied
 from applier.sink.format.layout import fitted
 from applier.sink.format.types import iceberg_type

@@ -224,8 +224,7 @@ def test_topics_of_ddl_outlast_a_restart_between_them_and_the_rows() -> None:
         first = Lives()
         for place, (name, topic) in enumerate(made.items()):
             sql = f"CREATE TABLE `{name.database}`.`{name.table}` (id BIGINT PRIMARY KEY)"
-            first.take(TS - 9 + place, sql, "")
-            first.place(sql, "", topic)
+            first.take(TS - 9 + place, sql, "", topic)
             lives.take(TS - 9 + place, sql, "")
         lives.settle(first.homes({}))
 
