@@ -41,6 +41,9 @@ REST_SECONDS = 600.0
 UNITS = 3
 """Units of work at a time. Each mostly waits for storage; a compaction holds its rows in memory."""
 
+HANGING_SECONDS = 3600.0
+"""Time after which a unit of work counts as hanging: it gives its place to others, and its table waits for it."""
+
 _POLL_SECONDS = 0.2
 
 DUE_SNAPSHOTS = 1.1
@@ -137,6 +140,13 @@ class _Unit:
     identifier: tuple[str, ...]
     work: Asking
     start: float
+    hangs: bool = False
+
+    def look(self, now: float) -> None:
+        """Say it once if it hangs."""
+        if not self.hangs and now - self.start > HANGING_SECONDS:
+            self.hangs = True
+            logger().warning("maintenance hangs", table=".".join(self.identifier), task=self.task)
 
 
 @dataclass(slots=True)
@@ -202,7 +212,7 @@ class Maintenance:
                     continue
                 is_beside = task != "manifests" and not (task == "compact" and memory.takes_turn)
                 if is_beside:
-                    if len(self._units) < UNITS:
+                    if len(self._running()) < UNITS:
                         self._begin(task, upkeep, memory, checkpoint)
                     break
                 if self.clock() >= end:
@@ -214,10 +224,16 @@ class Maintenance:
     def finish(self, checkpoint: Checkpoint, stop: threading.Event) -> None:
         """As `tend`, until nothing is under way or due, or asked to stop: no later step would commit it."""
         self.tend(checkpoint)
-        while self._units and not stop.is_set():
-            self._units[0].work.join(_POLL_SECONDS)
+        while (running := self._running()) and not stop.is_set():
+            running[0].work.join(_POLL_SECONDS)
             if any(not unit.work.is_alive() for unit in self._units):
                 self.tend(checkpoint)
+
+    def _running(self) -> list[_Unit]:
+        """Units of work that are under way and come to an end, as far as that can be said."""
+        for unit in self._units:
+            unit.look(self.clock())
+        return [unit for unit in self._units if not unit.hangs]
 
     def _parked(self, checkpoint: Checkpoint) -> frozenset[tuple[str, ...]]:
         """Tables that are left alone: their files may be those of a copy in which they are brought back, too."""
@@ -312,7 +328,8 @@ class Maintenance:
         for unit, counts in zip(ended, outcomes, strict=True):
             memory = self._memories[unit.identifier]
             memory.takes_turn = _takes_turn(unit, counts)
-            self._budget.spend(self.clock() - unit.start)
+            # A unit that hung has worked for next to nothing of that time.
+            self._budget.spend(0.0 if unit.hangs else self.clock() - unit.start)
             if not memory.takes_turn:
                 self._settle(unit.task, unit.identifier, memory, counts, unit.start)
             if unit.identifier in writers:

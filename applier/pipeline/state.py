@@ -232,8 +232,7 @@ class State:
     ) -> None:
         """Keep table versions before rows that need them are applied, and the topics of rows and of DDL.
 
-        A restart may begin after their message, and the next window does not hold it.
-
+        A restart may begin after their messages, which no later window holds.
         Raises CheckpointConflict where another process has taken the changefeed.
         """
         self.control.confirm()

@@ -281,9 +281,13 @@ class Upkeep:
         table = self.writer.table
 
         def remove(_: Stamp, __: int) -> Counts:
-            # A clock that runs ahead of storage would make files old that were written just now.
-            before = min(clock, orphans.storage_time(table)) - int(self.limits.orphan_hours * _HOUR)
-            removed = sum(orphans.remove(table, folder, before) for folder in self._searched())
+            removed, reason = 0, orphans.listing_refused(table)
+            if reason is None:
+                # A clock that runs ahead of storage would make files old that were written just now.
+                before = min(clock, orphans.storage_time(table)) - int(self.limits.orphan_hours * _HOUR)
+                removed = sum(orphans.remove(table, folder, before) for folder in self._searched())
+            else:
+                self._say_left_alone(reason)
             iceberg.set_property(table, ORPHANS_REMOVED_AT, str(clock))
             return {"orphans": removed}
 
@@ -302,9 +306,12 @@ class Upkeep:
         reason = orphans.shared(table, unknown, self.neighbours) if found else None
         if reason is None:
             return found
-        files = sum(map(len, unknown.values()))
-        logger().warning("orphans left alone", table=str(table), folder=table.location, files=files, because=reason)
+        self._say_left_alone(reason, files=sum(map(len, unknown.values())))
         return []
+
+    def _say_left_alone(self, reason: orphans.Reason, **known: int) -> None:
+        table = self.writer.table
+        logger().warning("orphans left alone", table=str(table), folder=table.location, because=reason, **known)
 
     @property
     def _target(self) -> int:

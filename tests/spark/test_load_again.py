@@ -27,6 +27,23 @@ def _let_files_go(world: World) -> None:
     world.spark.sql(f"{call}.expire_snapshots(table => '{table}', older_than => TIMESTAMP '{then}', retain_last => 1)")
 
 
+def test_a_loaded_table_lets_its_old_metadata_go_as_others_do(make: Make, tmp_path: Path) -> None:
+    """Its copy keeps them while the table of the export may still be needed."""
+    world, key = make(), "write.metadata.delete-after-commit.enabled"
+    world.create("a")
+    world.put("a", 1)
+    load(world.config, export(tmp_path / "export", world.resolve()), (), lambda _: None)
+    world.put("a", 3)
+    world.resolve()
+    world.run()
+
+    table = Catalog(world.spark, "lake").load((f"{world.name}__shop", "a"))
+
+    assert table is not None
+    assert world.keys("a") == {1, 3}
+    assert table.setting(key) == "true"
+
+
 @pytest.mark.parametrize("runs", few([True, False]))
 def test_a_load_that_was_killed_as_it_ended_is_not_handed_over_again(
     runs: bool, make: Make, tmp_path: Path, crash: Callable[[str], None]

@@ -11,6 +11,7 @@ import pyarrow as pa
 import pytest
 from pyspark.sql import SparkSession
 
+from applier.runtime.jvm.spark_session import _catalog_settings
 from applier.sink import upkeep as maintenance
 from applier.sink.commit.stamp import Stamp
 from applier.sink.control.control import unix_ms
@@ -18,7 +19,7 @@ from applier.sink.format.storage import local_path
 from applier.sink.iceberg.catalog import Catalog
 from applier.sink.iceberg.location import OWN_LOCATION
 from applier.sink.iceberg.orphans import Neighbours
-from applier.sink.upkeep import Thresholds, Upkeep
+from applier.sink.upkeep import ORPHANS_REMOVED_AT, Thresholds, Upkeep
 from applier.sink.write.table_writer import TableWriter
 from tests.few import few
 from tests.spark.ddl_applier import Applier, Start
@@ -107,6 +108,25 @@ def test_a_table_that_takes_a_name_shares_no_folder_with_the_one_that_had_it(
     assert all(table.setting(OWN_LOCATION) == table.location for table in found)
     rows = [read(applier.spark, table.identifier).num_rows for table in found]
     assert sorted(rows) == [1, 2]
+
+
+def test_a_file_io_that_cannot_list_keeps_all_files(
+    spark: SparkSession, tmp_path: Path, warnings: list[dict[str, Any]]
+) -> None:
+    """A search is not tried again before the next day, and one sentence says why nothing goes."""
+    properties = {"type": "jdbc", "uri": f"jdbc:sqlite:{tmp_path}/catalog.db", "warehouse": "memory://lake"}
+    properties["io-impl"] = "org.apache.iceberg.inmemory.InMemoryFileIO"
+    for key, value in _catalog_settings("unlisted", properties).items():
+        spark.conf.set(key, value)
+    writer = TableWriter(Feed(("long",)).create(Catalog(spark, "unlisted"), ("test", "a")), "shop", 1)
+    writer.stamp(Stamp("shop", 1, 1))
+
+    assert Upkeep(writer, AT_ONCE).remove_orphans(7) == {"orphans": 0}
+
+    assert writer.table.setting(ORPHANS_REMOVED_AT) == "7"
+    assert [(each["event"], each["because"]) for each in warnings] == [
+        ("orphans left alone", "the FileIO of the catalog cannot list files (it lacks SupportsPrefixOperations)")
+    ]
 
 
 def test_names_that_read_alike_as_folders_lie_apart(lake: Catalog) -> None:

@@ -113,8 +113,8 @@ def _catalog(known: Mapping[str, str]) -> Iterator[str]:
         "uri": "address of the catalog, such as jdbc:postgresql://host/lake or https://host",
         "warehouse": "where tables are stored, such as s3://bucket/lake; or its name",
     }
-    yield _line("name", "lake", "")
-    for key in (*keys, *(other for other in known if other not in keys)):
+    yield _line("name", known.get("name", "lake"), "")
+    for key in (*keys, *(other for other in known if other not in (*keys, "name"))):
         if key != "uri" or known.get("uri") or known.get("type") != "glue":
             yield _line(key, known.get(key), keys.get(key, ""))
 

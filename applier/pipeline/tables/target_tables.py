@@ -23,6 +23,7 @@ from applier.pipeline.tables.listed_tables import ListedTables
 from applier.pipeline.tables.table_maker import TableMaker
 from applier.sink.commit.fence import fence
 from applier.sink.commit.stamp import Stamp, covered
+from applier.sink.iceberg import clone
 from applier.sink.iceberg.catalog import Catalog
 from applier.sink.iceberg.table import Table
 from applier.sink.write.table_writer import TableWriter
@@ -206,7 +207,8 @@ class TargetTables:
         known: Completeness | None = None,
     ) -> Stamp:
         """What a commit of a table says about itself, and of the table where that is new; see `Recorder.entries`."""
-        return self.feed.stamp(upto, {**self.records.entries(name, writer, known), **(extra or {})}, writer)
+        settled = {} if writer is None or self.records.job else clone.cut_again(writer.table)
+        return self.feed.stamp(upto, {**settled, **self.records.entries(name, writer, known), **(extra or {})}, writer)
 
     def opened(self, table: Table) -> TableWriter:
         """A writer of a table that was just loaded, which takes no commit of a process that lost the changefeed.

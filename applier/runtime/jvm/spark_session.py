@@ -17,7 +17,6 @@ from pathlib import Path
 from typing import Any
 
 import pyspark
-from py4j.protocol import Py4JError
 from pyspark import SparkConf, SparkContext
 from pyspark.errors import PySparkException
 from pyspark.java_gateway import launch_gateway
@@ -130,7 +129,7 @@ def running(config: Config, properties: Mapping[str, str]) -> Iterator[SparkSess
     try:
         yield session
     finally:
-        with suppress(Py4JError, OSError):
+        with suppress(Exception):  # The JVM may have ended, or be unwell: what is left over harms nothing.
             java: Any = session.sparkContext._jvm
             java.applier.CachingFileIO.deleteOld()
         session.stop()

@@ -29,10 +29,14 @@ _OWN = "applier.", "applier-maintenance."
 """How the properties begin that applier sets: fences, stamps and maintenance change nothing that a clone is built on.
 """
 
-_LOG_STAYS = {"write.metadata.delete-after-commit.enabled": "false"}
+_CUT = "write.metadata.delete-after-commit.enabled"
+_LOG_STAYS = {_CUT: "false"}
 """Property of a clone, whose log begins with that of its base: its commits would remove the metadata file of a base
 that stands still, and with it the table. The base keeps its own value.
 """
+
+_CUT_LATER = "applier-maintenance.cuts-log-later"
+"""Property of a clone whose base lets old metadata files go: so does the clone once it is a table of its own."""
 
 _PASSING = ("last-sequence-number", "last-updated-ms", "current-snapshot-id", "refs", "snapshots", "next-row-id")
 _LOGS = ("metadata-log", "snapshot-log", "statistics", "partition-statistics")
@@ -60,7 +64,8 @@ def clone(catalog: Catalog, table: Table, identifier: Identifier, job: str, base
         what = f"Catalog {catalog.name} cannot register a second table on the files of {table}: {error.detail}"
         raise OutsideRefused(what, BY_HAND) from None
     with translated(f"Cannot change the properties of table {'.'.join(identifier)}"):
-        set_properties(handle, {**mark(job, base or table), **_LOG_STAYS})
+        later = {_CUT_LATER: "true"} if table.setting(_CUT) == "true" else {}
+        set_properties(handle, {**mark(job, base or table), **_LOG_STAYS, **later})
     return Table(catalog.java, handle, identifier)
 
 
@@ -72,6 +77,15 @@ def mark(job: str, base: Table | None = None) -> dict[str, str]:
 def is_of(table: Table, job: str) -> bool:
     """Whether a job has made a table, or shown its clone as this table."""
     return (table.setting(BUILT_ON) or "").startswith(f"{job}-")
+
+
+def cut_again(table: Table) -> dict[str, str]:
+    """The property by which a clone that was renamed into place lets old metadata files go, where it lacks that yet.
+
+    Not before its job has ended: until then a start may go back to the base, whose metadata file is in the log.
+    """
+    known = table.file_layout.properties
+    return {_CUT: "true"} if _CUT_LATER in known and known.get(_CUT) == _LOG_STAYS[_CUT] else {}
 
 
 def _facts(table: Table) -> dict[str, Any]:
@@ -139,8 +153,9 @@ def show(table: Table, copy: Table) -> None:
             build.setBranchSnapshot(int(other.currentSnapshot().snapshotId()), MAIN)
         elif base.currentSnapshot() is not None:
             build.removeRef(MAIN)
-        kept = {key: value for key, value in copy.properties.items() if key not in _LOG_STAYS}
-        gone = [key for key in table.properties if key not in kept and key not in _LOG_STAYS]
+        own = {*_LOG_STAYS, _CUT_LATER}
+        kept = {key: value for key, value in copy.properties.items() if key not in own}
+        gone = [key for key in table.properties if key not in kept and key not in own]
         build.setProperties(java.map(kept))
         build.removeProperties(java.jvm.java.util.HashSet(java.texts(gone)))
 

@@ -190,7 +190,8 @@ class JavaStorage:
         """See `Storage.open`."""
         del size
         with translated(f"Cannot read {location}"):
-            return _JavaReader(self._io.newInputFile(location), location)
+            source = self._io.newInputFile(location)
+            return _JavaReader(int(source.getLength()), source.newStream(), location)
 
     def create(self, location: str) -> Any:
         """See `Storage.create`."""
@@ -200,10 +201,9 @@ class JavaStorage:
 class _JavaReader(io.RawIOBase):
     """Moves the ranges that are asked for, and no whole file."""
 
-    def __init__(self, source: Any, location: str) -> None:
+    def __init__(self, size: int, stream: Any, location: str) -> None:
         super().__init__()
-        self._size, self._stream = int(source.getLength()), source.newStream()
-        self._location = location
+        self._size, self._stream, self._location = size, stream, location
         self._place = 0
 
     def readable(self) -> bool:
@@ -242,16 +242,16 @@ class _JavaFile(io.BytesIO):
         self._location = location
 
     def close(self) -> None:
-        """Create the file; closing again does nothing."""
+        """Create the file; closing again does nothing, also after an error: Python does so as it frees the memory."""
         if self.closed:
             return
+        body = self.getvalue()
+        super().close()
         with translated(f"Cannot write {self._location}"):
             stream = self._io.newOutputFile(self._location).createOrOverwrite()
-            body = self.getvalue()
             for start in range(0, len(body), _PIECE):
                 stream.write(body[start : start + _PIECE])
             stream.close()
-        super().close()
 
 
 def parse_plan(value: Mapping[str, Any]) -> list[DataFile]:

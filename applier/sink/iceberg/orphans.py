@@ -88,6 +88,14 @@ class Neighbours:
         return replace(found, writes=(*found.writes, *self._strays[known]))
 
 
+def listing_refused(table: Table) -> Reason | None:
+    """Why the files of a table cannot be listed; None if they can."""
+    with translated(f"Cannot ask the FileIO of table {table}"):
+        if table.java.own.TableText.lists(table.handle):
+            return None
+    return "the FileIO of the catalog cannot list files (it lacks SupportsPrefixOperations)"
+
+
 def folders(table: Table) -> list[str]:
     """The folders of a table that hold files, as far as they lie below its location.
 

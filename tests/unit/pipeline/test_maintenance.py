@@ -13,7 +13,7 @@ from applier.changefeed.checkpoint import Checkpoint, Holder, Lease
 from applier.config.settings import MaintenanceSection
 from applier.errors import CheckpointConflict, TransientError
 from applier.pipeline import maintenance
-from applier.pipeline.maintenance import REST_SECONDS, UNITS, Budget, Maintenance
+from applier.pipeline.maintenance import HANGING_SECONDS, REST_SECONDS, UNITS, Budget, Maintenance
 from applier.runtime.threads import Asking
 from applier.sink.upkeep import Task
 from applier.sink.write.merge import Merge
@@ -270,6 +270,28 @@ def test_few_units_are_under_way_and_one_of_a_table(lake: Lake) -> None:
     assert mending.tend(CHECKPOINT) == {"compacted": 5}
     assert [table.units for table in tables] == [0, *[1] * UNITS]
     assert len(begun) == UNITS
+
+
+def test_units_that_hang_give_their_places_to_other_tables(lake: Lake) -> None:
+    """A storage that never answers keeps no place until a restart; its tables wait, and a run that ends does not."""
+    tables = [lake.add(units=1, seconds=0) for _ in range(UNITS + 1)]
+    begun: list[Asking] = []
+    mending = lake.maintenance(begin=begun.append, share=1)
+    lake.clock.now += 100
+    lake.monkeypatch.setattr(Asking, "is_alive", lambda work: work in begun)
+    mending.tend(CHECKPOINT)
+    assert len(begun) == UNITS
+
+    lake.clock.now += HANGING_SECONDS + 1
+    for _ in range(3):
+        mending.tend(CHECKPOINT)
+        lake.clock.now += 1
+    assert len(begun) == UNITS + 1
+
+    last = begun.pop()
+    last.run()
+    assert mending.tend(CHECKPOINT) == {"compacted": 5}
+    assert [table.units for table in tables] == [*[1] * UNITS, 0]
 
 
 def test_what_takes_its_turn_does_not_keep_the_next_step_waiting(lake: Lake) -> None:

@@ -175,6 +175,11 @@ public class CachingFileIO implements DelegateFileIO, SupportsStorageCredentials
     UPLOADS.invokeAll(deletions, 5, TimeUnit.SECONDS);
   }
 
+  /** Whether the files of a table can be listed: a FileIO need not be able to. */
+  static boolean lists(FileIO io) {
+    return (io instanceof CachingFileIO ? ((CachingFileIO) io).inner : io) instanceof SupportsPrefixOperations;
+  }
+
   public Iterable listPrefix(String prefix) {
     return ((SupportsPrefixOperations) inner).listPrefix(prefix);
   }

@@ -35,6 +35,11 @@ public class TableText {
     return (String) table.properties().get(key);
   }
 
+  /** Whether the FileIO of a table can list files. */
+  public static boolean lists(Table table) {
+    return CachingFileIO.lists(table.io());
+  }
+
   /** How the files of a table are written: see the members of the text. */
   public static String facts(Table table) throws Exception {
     TableMetadata metadata = ((HasTableOperations) table).operations().current();

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import tomllib
 from dataclasses import replace
 from pathlib import Path
 
@@ -227,6 +228,13 @@ def test_secrets_stay_out_of_the_file(tmp_path: Path) -> None:
     kafka = KAFKA | options([f'{key}=x required password="${{SECRET}}";'], "--kafka")
     assert f'"{key}" = "x required password=\\"${{SECRET}}\\";"' in text(Answers(kafka), Sight({}, Findings()))
     assert str(tmp_path) not in text(Answers(kafka), Sight({}, Findings()))
+
+
+def test_a_name_of_the_catalog_is_written_once() -> None:
+    """TOML refuses a key that is there twice."""
+    given = Answers(KAFKA, name="shop", protocol="open", catalog={"type": "rest", **options(["name=mine"], "--o")})
+
+    assert tomllib.loads(text(given, Sight({}, Findings())))["catalog"] == {"name": "mine", "type": "rest"}
 
 
 def test_paths_of_the_command_line_begin_in_the_working_directory(
