@@ -155,18 +155,27 @@ class BadDays:
         return ended
 
     def left_over(self) -> list[str]:
-        """What the storage holds that nothing refers to: files, and uploads that were begun."""
+        """What the storage holds that nothing refers to: files, and uploads that were begun.
+
+        A search leaves out control tables, and tables whose upstream was dropped.
+        """
         client = _client(self.storage.behind)
         uploads = client.list_multipart_uploads(Bucket=BUCKET, Prefix=self.name).get("Uploads", [])
         pages = client.get_paginator("list_objects_v2").paginate(Bucket=BUCKET, Prefix=f"{self.name}/")
-        files = {f"s3://{BUCKET}/{item['Key']}" for page in pages for item in page.get("Contents", [])}
+        items = [item for page in pages for item in page.get("Contents", [])]
+        files = {f"s3://{BUCKET}/{item['Key']}": item["LastModified"] for item in items}
         catalog = self._catalog()
-        known: set[str] = set()
+        known, aside = set[str](), [f"s3://{BUCKET}/{self.name}/applier_{self.name}/"]
         for namespace in catalog.list_namespaces():
             for identifier in catalog.list_tables(namespace):
-                known |= set(_referred(catalog.load_table(identifier)))
-        assert known <= files, f"missing: {sorted(known - files)[:5]}"
-        return [*(f"upload {item['Key']}" for item in uploads), *sorted(files - known)]
+                table = catalog.load_table(identifier)
+                known |= set(_referred(table))
+                aside += [f"{table.location()}/"] if "applier.dropped-at" in table.properties else []
+        assert known <= files.keys(), f"missing: {sorted(known - files.keys())[:5]}"
+        left = sorted(
+            f"{files[file]:%H:%M:%S} {file}" for file in files.keys() - known if not file.startswith(tuple(aside))
+        )
+        return [*(f"upload {item['Key']}" for item in uploads), *left]
 
     def _differences(self) -> Iterator[str]:
         wanted = self._history.database.at(self._history.database.ts)
