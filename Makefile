@@ -8,7 +8,7 @@ READY := .venv/requirements.lock
 NO_JVM := not (spark or kafka or registry or s3 or tidb or browser or recovery or slow or soak)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo demo-live test test-unit test-integration test-recovery test-recorded soak fuzz services check lint types imports structure generated fmt \
+.PHONY: help setup demo demo-live test test-unit test-integration test-recovery test-recorded soak soak-storage fuzz services check lint types imports structure generated fmt \
         bench bench-cluster bench-quick schemas readers picture lock clean
 
 ##@ Start
@@ -55,6 +55,9 @@ soak: $(READY) services ## 1,000 schedules never drawn before; SCHEDULES=n for o
 	  $(PYTEST) --numprocesses $(if $(SEED),0,2) --dist worksteal -k is_the_database \
 	  tests/properties/test_schedules.py tests/properties/test_table_life.py tests/properties/test_fault_rounds.py \
 	  tests/properties/test_identities.py tests/properties/test_lost_state.py tests/properties/test_begun_at_swap.py
+
+soak-storage: $(READY) services ## A run on S3 with bad days and kills for two minutes; SECONDS=n for others, SEED=n for the same days
+	@$(if $(SECONDS),FAULT_SECONDS=$(SECONDS)) $(if $(SEED),SEED=$(SEED)) $(PYTEST) --capture=no -m soak -k bad_days_every tests/recovery/test_bad_days.py
 
 fuzz: $(READY) ## A million damaged messages through all decoders; FUZZ_ARGS="--seed 2 --messages 50000"
 	@$(PYTHON) -m tests.fuzz.run $(FUZZ_ARGS)

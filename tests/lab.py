@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
-from pyiceberg.table import StaticTable
+from pyiceberg.table import StaticTable, Table
 
 from applier.changefeed.message import MESSAGE_SCHEMA, Messages, TopicPartition, by_place
 from applier.changefeed.table import TableName
@@ -265,7 +265,7 @@ class Lab:
         return [f"{name}: {len(here)} rows for {len(there)}\n  has   {extra[:3]}\n  wants {lost[:3]}\n "]
 
 
-def own_rows(table: StaticTable, snapshot_id: int | None = None) -> list[Row]:
+def own_rows(table: Table, snapshot_id: int | None = None) -> list[Row]:
     """The rows of a table, at a snapshot or now, without the columns of other writers."""
     found = table.scan(snapshot_id=snapshot_id).to_arrow()
     own = [name for name in found.column_names if not name.startswith(OTHERS)]

@@ -12,6 +12,7 @@ from types import MappingProxyType
 from typing import Any, Literal
 
 from applier.errors import OutsideRefused
+from applier.runtime.storage_keys import KEYS
 
 System = Literal["java", "tls", "kafka", "jdbc", "rest", "storage", "spark"]
 
@@ -32,8 +33,11 @@ _RIGHTS = "check the log-in and the rights that the configuration gives for it."
 _NAMED = "asking again gives the same answer: check what the configuration names."
 _CERTIFICATE = "check the certificates: which authority the client trusts, and which host the server's is made for."
 _OPTIONS = "check the kafka.* options under [source.kafka]: names, files, passwords and the log-in."
-_EXPIRED = "the credentials of the storage have expired: renew them where the configuration takes them from."
+_EXPIRED = "the keys of the storage have expired, or it does not know them"
 _SCHEME = "check the scheme of catalog.warehouse and catalog.io-impl: a warehouse on S3 needs S3FileIO."
+
+_RENEWED = ("AWS ExpiredToken", "AWS TokenRefreshRequired", "AWS RequestExpired", "AWS InvalidAccessKeyId")
+"""Codes of a storage that does not take the keys any more: such a failure may pass where something renews them."""
 
 _AGAIN = ""
 """The failure may pass, so the call is made again."""
@@ -92,13 +96,13 @@ _CODES: dict[System, dict[str, str]] = {
     "storage": {
         _RIGHTS: """
             AccessControlException, AccessDeniedException, AuthorizationException, AWS AccessDenied,
-            AWS InvalidAccessKeyId, AWS SignatureDoesNotMatch, AWS 401, AWS 403
+            AWS SignatureDoesNotMatch, AWS 401, AWS 403
         """,
         _NAMED: """
             NoSuchBucketException, AWS NoSuchBucket, AWS PermanentRedirect, AWS AuthorizationHeaderMalformed,
             ParentNotDirectoryException
         """,
-        _EXPIRED: "AWS ExpiredToken, AWS TokenRefreshRequired, AWS RequestExpired",
+        _EXPIRED: ", ".join(_RENEWED),
         _AGAIN: "AWS 5, AWS 429, AWS SlowDown",
         _SCHEME: "UnsupportedFileSystemException",
     },
@@ -198,8 +202,15 @@ def refusal(action: str, chain: Sequence[Cause], systems: Iterable[System]) -> O
     for cause in reversed(chain):
         hint = _hint(cause, wanted)
         if hint is not None:
+            if cause.code.startswith(_RENEWED):
+                return expired(f"{action}: {told(chain)}")
             return OutsideRefused(f"{action}: {told(chain)}", hint) if hint else None
     return None
+
+
+def expired(what: str) -> OutsideRefused | None:
+    """The error for keys that a storage does not take any more; None where they are renewed without a person."""
+    return OutsideRefused(what, f"{_EXPIRED}: {KEYS.way_out}") if KEYS.given else None
 
 
 def redacted(text: str) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import http.client
+import random
 import socket
 import threading
 import time
@@ -12,17 +13,32 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 from urllib.parse import urlsplit
 
-CODES = {"403": "AccessDenied", "500": "InternalError", "503": "SlowDown"}
-"""Answers of a storage that refuses, by their status."""
+CODES = {
+    "403": (403, "AccessDenied"),
+    "500": (500, "InternalError"),
+    "503": (503, "SlowDown"),
+    "expired": (400, "ExpiredToken"),
+    "unknown key": (403, "InvalidAccessKeyId"),
+}
+"""Answers of a storage that refuses: the status, and the code in the body."""
 
 SLOW_SECONDS = 2.0
+
+HANGING_SECONDS = 40.0
+"""Longer than any client waits for an answer."""
+
+_DRAWN = (*("500", "503", "slow", "cut", "lost") * 6, "hanging")
+"""Faults of a storage on a bad day. A client that hangs stands still for long, so that is rare."""
 
 
 class FaultyStorage(ThreadingHTTPServer):
     """Hands requests on, unless `fault` names what happens to one instead.
 
-    That is a status of `CODES`, `cut` (the connection ends before the storage has the request), `lost` (it ends before
-    the answer) or `slow` (the answer takes `SLOW_SECONDS`); "" for nothing.
+    That is one of `CODES`, `cut` (the connection ends before the storage has the request), `lost` (it ends before the
+    answer), `slow` (the answer takes `SLOW_SECONDS`) or `hanging` (it does not come); "" for nothing.
+
+    Attributes:
+        refused: Keys of clients that the storage does not know, with what it answers.
     """
 
     daemon_threads = True
@@ -32,15 +48,17 @@ class FaultyStorage(ThreadingHTTPServer):
         self.behind = urlsplit(behind).netloc
         self.address = f"http://127.0.0.1:{self.server_port}"
         self.fault: Callable[[str, str], str] = lambda _method, _path: ""
+        self.refused: dict[str, str] = {}
         self._lock = threading.Lock()
 
     def handle_error(self, request: Any, client_address: Any) -> None:
         """A client leaves whenever it likes."""
 
-    def decide(self, method: str, path: str) -> str:
+    def decide(self, method: str, path: str, authorization: str = "") -> str:
         """What happens to a request; one is decided at a time."""
         with self._lock:
-            return self.fault(method, path.partition("?")[0])
+            key = authorization.partition("Credential=")[2].partition("/")[0]
+            return self.refused.get(key) or self.fault(method, path.partition("?")[0])
 
 
 class _Handler(BaseHTTPRequestHandler):
@@ -52,13 +70,14 @@ class _Handler(BaseHTTPRequestHandler):
 
     def _serve(self) -> None:
         body = self._body()
-        fault = self.server.decide(self.command, self.path)
+        fault = self.server.decide(self.command, self.path, self.headers.get("Authorization", ""))
         if fault in CODES:
-            self._answer(int(fault), [], f"<Error><Code>{CODES[fault]}</Code></Error>".encode())
+            status, code = CODES[fault]
+            self._answer(status, [], f"<Error><Code>{code}</Code></Error>".encode())
             return
-        if fault == "slow":
-            time.sleep(SLOW_SECONDS)
-        if fault == "cut":
+        if fault in ("slow", "hanging"):
+            time.sleep(SLOW_SECONDS if fault == "slow" else HANGING_SECONDS)
+        if fault in ("cut", "hanging"):
             self._end()
             return
         behind = http.client.HTTPConnection(self.server.behind)
@@ -113,3 +132,8 @@ def faulty(behind: str) -> Iterator[FaultyStorage]:
     finally:
         server.shutdown()
         server.server_close()
+
+
+def drawn(chance: random.Random, share: float) -> Callable[[str, str], str]:
+    """Faults of a bad day, at a share of the requests."""
+    return lambda _method, _path: chance.choice(_DRAWN) if chance.random() < share else ""

@@ -55,10 +55,17 @@ class Applier:
         options: Options after `applier run -c FILE`.
         kill_at: Kill point, see `applier/runtime/failpoints.py`.
         command: Another command than `run`.
+        module: Another module than applier that takes its commands.
     """
 
     def __init__(
-        self, config: Mapping[str, Any], folder: Path, *options: str, kill_at: str = "", command: str = "run"
+        self,
+        config: Mapping[str, Any],
+        folder: Path,
+        *options: str,
+        kill_at: str = "",
+        command: str = "run",
+        module: str = "applier",
     ) -> None:
         file = folder / "applier.toml"
         run = {**_RUN, **config.get("run", {})}
@@ -66,7 +73,7 @@ class Applier:
         self._log = folder / f"{time.monotonic_ns()}.log"
         with self._log.open("wb") as log:
             self._process = subprocess.Popen(
-                [sys.executable, "-m", "applier", command, "-c", str(file), *options],
+                [sys.executable, "-m", module, command, "-c", str(file), *options],
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=subprocess.STDOUT,
@@ -77,6 +84,11 @@ class Applier:
     def pid(self) -> int:
         """Its process id."""
         return self._process.pid
+
+    @property
+    def is_running(self) -> bool:
+        """Whether it has not ended."""
+        return self._process.poll() is None
 
     def wait(self) -> Ended:
         """Wait for its end; kill it if that does not come."""

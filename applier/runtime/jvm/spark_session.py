@@ -28,6 +28,7 @@ from applier.errors import ApplierError, ConfigError, TransientError
 from applier.runtime.jvm import cds_archive, executors, jars, java_home, java_options
 from applier.runtime.logs import announce, logger
 from applier.runtime.stop_requests import STOPPING, StopRequested, kept_handlers, leaving
+from applier.runtime.storage_keys import KEYS
 
 _EXTENSIONS = "org.apache.iceberg.spark.extensions.IcebergSparkSessionExtensions"
 
@@ -89,6 +90,7 @@ def build_session(name: str, spark: Mapping[str, str], catalog_name: str, catalo
         TransientError: The jars cannot be fetched, or the cluster does not answer.
         StopRequested: A stop was requested meanwhile, where a stop request ends a wait.
     """
+    KEYS.take(catalog)
     settings = _settings(name, spark, catalog_name, catalog)
     local = settings["spark.master"].startswith("local")
     is_there, began = SparkContext._gateway is not None, time.monotonic()

@@ -21,6 +21,8 @@ from pyiceberg.io.pyarrow import PyArrowFileIO
 from applier.errors import OutsideRefused, TransientError, reason_of
 from applier.runtime.jvm.executors import SHARED
 from applier.runtime.logs import logger
+from applier.runtime.permanent_errors import expired
+from applier.runtime.storage_keys import KEYS
 
 _T = TypeVar("_T")
 _R = TypeVar("_R")
@@ -80,12 +82,24 @@ class LocalStorage:
 class RemoteStorage:
     """What PyIceberg's FileIO reaches by the scheme of a location: S3, GCS, Azure, HDFS.
 
-    The properties are those of the table's own FileIO (`s3.endpoint`, `client.region`, …).
+    The properties are those of the table's own FileIO (`s3.endpoint`, `client.region`, …). Clients remember the keys
+    that they found in the environment, so that others take their place once a storage has refused any.
     """
 
     def __init__(self, properties: Mapping[str, str], location: str) -> None:
-        self._io: FileIO = load_file_io(dict(properties), location)
+        self._properties, self._location = dict(properties), location
+        self._begin()
+
+    def _begin(self) -> None:
+        self._refusals = KEYS.refusals
+        self._known: FileIO = load_file_io(self._properties, self._location)
         self._writing: dict[str, S3FileSystem] = {}
+
+    @property
+    def _io(self) -> FileIO:
+        if self._refusals != KEYS.refusals:
+            self._begin()
+        return self._known
 
     def probe(self, location: str) -> None:
         """Ask once whether there is an answer at all.
@@ -117,14 +131,16 @@ class RemoteStorage:
     def create(self, location: str) -> Any:
         """See `Storage.create`."""
         with reported("write", location):
-            if isinstance(self._io, PyArrowFileIO):
-                scheme, host, path = self._io.parse_location(location, self._io.properties)
-                reading = self._io.fs_by_scheme(scheme, host)
+            io = self._io
+            if isinstance(io, PyArrowFileIO):
+                scheme, host, path = io.parse_location(location, io.properties)
+                reading = io.fs_by_scheme(scheme, host)
                 if isinstance(reading, S3FileSystem):
-                    if host not in self._writing:
-                        self._writing[host] = _in_one_request(reading)
-                    return self._writing[host].open_output_stream(path)
-            return self._io.new_output(location).create(overwrite=True)
+                    # Another thread may begin anew, with no clients.
+                    if (writing := self._writing.get(host)) is None:
+                        self._writing[host] = writing = _in_one_request(reading)
+                    return writing.open_output_stream(path)
+            return io.new_output(location).create(overwrite=True)
 
 
 def _in_one_request(system: S3FileSystem) -> S3FileSystem:
@@ -307,6 +323,11 @@ def reported(verb: str, location: str) -> Iterator[None]:
     except OSError as error:
         if error.errno in _LASTING:
             raise OutsideRefused(f"Cannot {verb} {location}: {error.strerror}.", _RIGHTS) from error
-        raise TransientError(f"Cannot {verb} {location}: {reason_of(error)}.") from error
+        what = f"Cannot {verb} {location}: {reason_of(error)}."
+        answer = KEYS.note(error)
+        if answer == "refused" and (refused := expired(what)) is not None:
+            raise refused from error
+        hint = f"give the keys their rights, or {KEYS.way_out}" if answer and KEYS.given else ""
+        raise TransientError(what, hint) from error
     except Exception as error:  # every storage library has exceptions of its own
         raise TransientError(f"Cannot {verb} {location}: {reason_of(error)}.") from error

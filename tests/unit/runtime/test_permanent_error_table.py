@@ -20,6 +20,7 @@ from applier.runtime.permanent_errors import (
     told,
     without_secrets,
 )
+from applier.runtime.storage_keys import KEYS
 
 RIGHTS = "check the log-in and the rights"
 MISSING = "a class or a package is missing"
@@ -27,7 +28,7 @@ DRIVER = 'put the jar of the JDBC driver of this database on this machine, and i
 NAMED = "asking again gives the same answer"
 CERTIFICATE = "check the certificates"
 OPTIONS = "check the kafka.* options"
-EXPIRED = "the credentials of the storage have expired"
+EXPIRED = "the keys of the storage have expired, or it does not know them: renew s3.access-key-id of [catalog]"
 SCHEME = "check the scheme of catalog.warehouse"
 
 LASTING: dict[tuple[System, str], list[str]] = {
@@ -59,13 +60,15 @@ LASTING: dict[tuple[System, str], list[str]] = {
     ("rest", NAMED): ["BadRequestException", "UnsupportedFormatVersion"],
     ("storage", RIGHTS): [
         "AccessControlException", "AccessDeniedException", "AuthorizationException", "AWS AccessDenied",
-        "AWS InvalidAccessKeyId", "AWS SignatureDoesNotMatch", "AWS 401", "AWS 403",
+        "AWS SignatureDoesNotMatch", "AWS 401", "AWS 403",
     ],
     ("storage", NAMED): [
         "NoSuchBucketException", "AWS NoSuchBucket", "AWS PermanentRedirect", "AWS AuthorizationHeaderMalformed",
         "ParentNotDirectoryException",
     ],
-    ("storage", EXPIRED): ["AWS ExpiredToken", "AWS TokenRefreshRequired", "AWS RequestExpired"],
+    ("storage", EXPIRED): [
+        "AWS ExpiredToken", "AWS TokenRefreshRequired", "AWS RequestExpired", "AWS InvalidAccessKeyId",
+    ],
     ("storage", SCHEME): ["UnsupportedFileSystemException"],
     ("spark", MISSING): ["DATA_SOURCE_NOT_FOUND"],
     ("spark", NAMED): ["AnalysisException", "ExtendedAnalysisException", "ParseException"],
@@ -105,13 +108,26 @@ def cause(entry: str) -> Cause:
     ("system", "entry", "hint"),
     [(system, entry, hint) for (system, hint), entries in LASTING.items() for entry in entries],
 )
-def test_a_failure_that_comes_again_is_refused_at_once(system: System, entry: str, hint: str) -> None:
+def test_a_failure_that_comes_again_is_refused_at_once(
+    system: System, entry: str, hint: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A class or a code decides, under whatever wrappers, and the sentence holds what the deepest exception says."""
+    monkeypatch.setattr(KEYS, "given", ("s3.access-key-id",))
     found = refusal("Cannot do it", [Cause("WrappedException", "", "outer"), cause(entry)], (system,))
 
     assert found is not None
     assert found.what == f"Cannot do it: outer; caused by: {cause(entry).text}"
     assert found.hint.startswith(hint)
+
+
+@pytest.mark.parametrize("entry", LASTING["storage", EXPIRED])
+def test_keys_that_the_configuration_does_not_give_are_asked_with_again(
+    entry: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What gave them renews them; only a person renews those of the configuration."""
+    monkeypatch.setattr(KEYS, "given", ())
+
+    assert refusal("Cannot do it", [cause(entry)], ("storage",)) is None
 
 
 @pytest.mark.parametrize(

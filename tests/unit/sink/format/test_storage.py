@@ -6,13 +6,15 @@ from pathlib import Path
 import pytest
 from structlog.testing import capture_logs
 
-from applier.errors import TransientError
+from applier.errors import OutsideRefused, TransientError
+from applier.runtime.storage_keys import KEYS
 from applier.sink.format.storage import (
     LocalStorage,
     RemoteStorage,
     is_local,
     local_path,
     read_ranges,
+    reported,
     storage_of,
     write_bytes,
 )
@@ -106,3 +108,29 @@ def test_a_remote_storage_is_good_in_another_process() -> None:
 
     assert copy._io.properties == storage._io.properties
     assert copy._io.new_input("s3://lake/t/a").location == "s3://lake/t/a"
+
+
+@pytest.mark.parametrize(
+    ("said", "answer"),
+    [
+        ("AWS Error UNKNOWN (HTTP status 400) during HeadObject operation: No response body.", "refused"),
+        ("AWS Error INVALID_ACCESS_KEY_ID during PutObject operation:  None", "refused"),
+        ("AWS Error ACCESS_DENIED during HeadObject operation: No response body.", "perhaps"),
+        ("AWS Error INTERNAL_FAILURE during UploadPart operation:  None", ""),
+    ],
+)
+@pytest.mark.parametrize("given", [(), ("s3.access-key-id", "s3.secret-access-key")])
+def test_keys_that_a_storage_refuses(
+    said: str, answer: str, given: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Those of the configuration end the run, and those of the environment may be renewed; clients begin anew."""
+    monkeypatch.setattr(KEYS, "given", given)
+    before = KEYS.refusals
+    kind = OutsideRefused if given and answer == "refused" else TransientError
+
+    with pytest.raises(kind) as raised, reported("read", "s3://bucket/file"):
+        raise OSError(said)
+
+    assert raised.value.what.startswith("Cannot read s3://bucket/file: the storage answers ")
+    assert ("renew s3.access-key-id, s3.secret-access-key of [catalog]" in raised.value.hint) == bool(given and answer)
+    assert KEYS.refusals == before + bool(answer)
