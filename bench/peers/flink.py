@@ -28,6 +28,7 @@ from applier.runtime.jvm import jars, java_home
 from bench.contender import Feed, Run, as_run
 from bench.lake import CORES, Lake
 from bench.meter import measure
+from bench.storage import ENDPOINT
 from bench.topic.schema import COLUMNS, DATABASE, STATUSES, Column, table_name
 
 _HERE = Path(__file__).parent
@@ -68,8 +69,7 @@ appender.file.layout.pattern=%d %p %c{{1}} %m%n
 
 # Canal-JSON of Flink knows no watermarks of TiCDC, and reads a TIMESTAMP only as text without a zone.
 _SQL = """\
-CREATE CATALOG {catalog} WITH ('type'='iceberg', 'catalog-impl'='org.apache.iceberg.jdbc.JdbcCatalog',
-  'uri'='{uri}', 'warehouse'='{warehouse}', 'jdbc.schema-version'='V1')
+CREATE CATALOG {catalog} WITH ({properties})
 ;
 CREATE TABLE feed ({columns}, PRIMARY KEY (id) NOT ENFORCED) WITH ('connector'='kafka', 'topic'='{topic}',
   'properties.bootstrap.servers'='{bootstrap}', 'properties.group.id'='{catalog}',
@@ -91,7 +91,8 @@ def run_flink(feed: Feed, lake: Lake, messages_per_step: int | None, log: Path) 
     (folder / "config.yaml").write_text(_CONFIG, encoding="utf-8")
     (folder / "log4j.properties").write_text(_LOGGING.format(file=log.with_suffix(".flink.log")), encoding="utf-8")
     (folder / "job.sql").write_text(_statements(feed, lake), encoding="utf-8")
-    classes = [*distribution(), *jars.fetch("flink", _HERE)]
+    storage = jars.fetch("s3", _HERE) if ENDPOINT else []
+    classes = [*distribution(), *jars.fetch("flink", _HERE), *storage]
     opened = [f"--add-opens=java.base/java.{package}=ALL-UNNAMED" for package in ("lang", "util", "nio", "time")]
     command = [str(java_home.find() / "bin" / "java"), "-Xmx4g", f"-XX:ActiveProcessorCount={CORES}", *opened]
     command += [f"-Dlog4j2.configurationFile={folder}/log4j.properties", "-cp", ":".join(map(str, classes))]
@@ -141,10 +142,10 @@ def _prepare(catalog: SqlCatalog) -> None:
 
 
 def _statements(feed: Feed, lake: Lake) -> str:
+    kind = {"type": "iceberg", "catalog-impl": "org.apache.iceberg.jdbc.JdbcCatalog", "jdbc.schema-version": "V1"}
     return _SQL.format(
         catalog=lake.name,
-        uri=lake.properties["uri"],
-        warehouse=lake.properties["warehouse"],
+        properties=", ".join(f"'{key}'='{value}'" for key, value in (lake.properties | kind).items()),
         columns=", ".join(f"{column.name} {_FLINK[column.type]}" for column in COLUMNS),
         topic=feed.topic,
         bootstrap=feed.bootstrap,
