@@ -6,13 +6,14 @@ from pathlib import Path
 import pytest
 from structlog.testing import capture_logs
 
-from applier.errors import TransientError
+from applier.errors import OutsideRefused, TransientError
 from applier.sink.format.storage import (
     LocalStorage,
     RemoteStorage,
     is_local,
     local_path,
     read_ranges,
+    reported,
     storage_of,
     write_bytes,
 )
@@ -49,6 +50,17 @@ def test_missing_file_is_an_error_of_ours(tmp_path: Path) -> None:
     """Storage errors name the location and carry no foreign exception type."""
     with pytest.raises(TransientError, match="Cannot read .*nothing: No such file or directory"):
         LocalStorage().open(str(tmp_path / "nothing"))
+
+
+@pytest.mark.parametrize("code", ["ACCESS_DENIED", "INVALID_ACCESS_KEY_ID", "SIGNATURE_DOES_NOT_MATCH"])
+def test_a_storage_that_refuses_the_log_in_is_no_outage(code: str) -> None:
+    """A file to read may be missing where a user may not list, and others may have removed it."""
+    said = OSError(f"When completing multiple part upload for key 'a': AWS Error {code} during PutObject operation: no")
+    sentence = rf"^Cannot write s3://b/a: the storage answers {code}\. Hint: check the log"
+    with pytest.raises(OutsideRefused, match=sentence), reported("write", "s3://b/a"):
+        raise said
+    with pytest.raises(TransientError), reported("read", "s3://b/a"):
+        raise said
 
 
 def test_scheme_that_python_does_not_know_goes_through_iceberg(tmp_path: Path) -> None:
