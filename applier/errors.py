@@ -234,6 +234,11 @@ def is_overload(error: BaseException) -> bool:
     return status.startswith("5") or status == "429" or code == "SLOW_DOWN"
 
 
+def is_denied(error: BaseException) -> bool:
+    """Whether a storage refuses the rights of the log-in, or its secret; keys that it does not know may be renewed."""
+    return _answer(error)[0] in ("ACCESS_DENIED", "SIGNATURE_DOES_NOT_MATCH")
+
+
 def _answer(error: BaseException) -> tuple[str, str]:
     """Code and HTTP status that Arrow quotes of an object store in its text; "" for those that it does not."""
     code, status = re.search(r"AWS Error ([A-Z_]+)", str(error)), re.search(r"HTTP status (\d{3})\b", str(error))

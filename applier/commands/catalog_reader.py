@@ -56,6 +56,9 @@ _NO_TABLES = re.compile(r"relation \"iceberg_\w+\" does not exist|\(1146,.*icebe
 _DENIED = ("UnauthorizedError", "ForbiddenError", "AuthorizationExpiredError", "OAuthError", "NoCredentialsError")
 """Errors of PyIceberg and boto3 that say the same."""
 
+_DOWN = ("ServerError", "ServiceUnavailableError")
+"""Errors of PyIceberg for an answer 5xx of a REST catalog, or of the OAuth2 server that it logs in to."""
+
 _EXTRAS = {
     "psycopg2": "postgres",
     "pymysql": "mysql",
@@ -279,6 +282,9 @@ def _answered(error: Exception) -> tuple[str, str]:
         return "its database has no tables of a catalog yet", "the first `applier run` or `applier load` makes them."
     if any(isinstance(cause, ConnectionRefusedError) or "Connection refused" in str(cause) for cause in causes):
         return "the connection is refused", "correct host and port in [catalog], or start the server that is to listen."
+    if any(type(cause).__name__ in _DOWN for cause in causes):
+        hint = "give the command again when both answer, or correct uri and oauth2-server-uri in [catalog]."
+        return "the REST server, or the OAuth2 server of its log-in, answers that it is out of order", hint
     if is_overload(error):
         hint = "the storage is out of order or overloaded for now: give the command again when it answers."
     else:

@@ -133,6 +133,9 @@ _CLASS = re.compile(r"(?:\w+\.)+[A-Z]\w*")
 _SHORTEST_SECRET = 4
 """A shorter part would be cut out of words that hold it by chance."""
 
+_WORDED = {"NoSuchFileException": "there is no file ", "AccessDeniedException": "there is no right to read "}
+"""What stands before the path of a file, which is all that these say."""
+
 _KINDS = re.compile(r"(?m)(?:^|[\s(])(?:[\w$]+\.)*([A-Z]\w*(?:Exception|Error))(?=: )")
 """How Spark shows, in the report of a failed job, which exceptions its tasks met."""
 
@@ -189,7 +192,8 @@ def told(chain: Sequence[Cause]) -> str:
     texts = [text for at, text in enumerate(texts) if not any(text.endswith(later) for later in texts[at + 1 :])]
     if len(texts) > _SHOWN:
         texts = [texts[0], *texts[1 - _SHOWN :]]
-    return "; caused by: ".join(texts)
+    paths = {it.text: _WORDED[it.kind] + it.text for it in chain if it.kind in _WORDED and it.text.startswith("/")}
+    return "; caused by: ".join(paths.get(text, text) for text in texts)
 
 
 def refusal(action: str, chain: Sequence[Cause], systems: Iterable[System]) -> OutsideRefused | None:

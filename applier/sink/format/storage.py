@@ -18,7 +18,7 @@ from pyarrow.fs import FileSelector, S3FileSystem
 from pyiceberg.io import SCHEMA_TO_FILE_IO, FileIO, load_file_io
 from pyiceberg.io.pyarrow import PyArrowFileIO
 
-from applier.errors import OutsideRefused, TransientError, reason_of
+from applier.errors import OutsideRefused, TransientError, is_denied, reason_of
 from applier.runtime.jvm.executors import SHARED
 from applier.runtime.logs import logger
 from applier.runtime.permanent_errors import expired
@@ -39,6 +39,8 @@ READERS = 16
 """Files of a storage elsewhere that are read at the same time for one table."""
 
 _RIGHTS = "check catalog.warehouse and the rights of the user that applier, or its executors, run as."
+
+_LOGIN = "check the log-in that [catalog] gives for the storage, and its rights below catalog.warehouse."
 
 
 class Storage(Protocol):
@@ -320,14 +322,19 @@ def reported(verb: str, location: str) -> Iterator[None]:
         yield
     except (TransientError, OutsideRefused):
         raise
-    except OSError as error:
-        if error.errno in _LASTING:
-            raise OutsideRefused(f"Cannot {verb} {location}: {error.strerror}.", _RIGHTS) from error
-        what = f"Cannot {verb} {location}: {reason_of(error)}."
-        answer = KEYS.note(error)
-        if answer == "refused" and (refused := expired(what)) is not None:
-            raise refused from error
-        hint = f"give the keys their rights, or {KEYS.way_out}" if answer and KEYS.given else ""
-        raise TransientError(what, hint) from error
     except Exception as error:  # every storage library has exceptions of its own
-        raise TransientError(f"Cannot {verb} {location}: {reason_of(error)}.") from error
+        raise failure(verb, location, error) from error
+
+
+def failure(verb: str, location: str, error: Exception) -> OutsideRefused | TransientError:
+    """What a storage raised, as an error that says whether a retry can help."""
+    what = f"Cannot {verb} {location}: {reason_of(error)}."
+    if isinstance(error, OSError) and error.errno in _LASTING:
+        return OutsideRefused(what, _RIGHTS)
+    answer = KEYS.note(error)
+    if answer == "refused" and (refused := expired(what)) is not None:
+        return refused
+    # Where a user may not list, S3 says the same of a file to read that is not there.
+    if verb in ("write", "remove") and is_denied(error):
+        return OutsideRefused(what, _LOGIN)
+    return TransientError(what, f"give the keys their rights, or {KEYS.way_out}" if answer and KEYS.given else "")

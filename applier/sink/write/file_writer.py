@@ -14,12 +14,12 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from applier.config.table_layout import SortField
-from applier.errors import RELOAD, TableMismatch, TransientError, ValueRefused, reason_of
+from applier.errors import RELOAD, TableMismatch, ValueRefused
 from applier.runtime.figures import counted
 from applier.sink.format.column_metrics import metrics
 from applier.sink.format.file_layout import FileLayout
 from applier.sink.format.partition_spec import parse_spec, split
-from applier.sink.format.storage import Storage
+from applier.sink.format.storage import Storage, failure
 from applier.sink.format.types import Chunks, Field, TableSchema, repeated
 from applier.sink.iceberg.files import DataFile
 from applier.sink.write.lookup import remember
@@ -186,6 +186,7 @@ def write_files(
     file of some name. No rows make no file.
 
     Raises:
+        OutsideRefused: The storage refuses to take them, and would do so again.
         TransientError: The storage does not answer.
     """
     schema, files = pa.schema([_parquet_field(field) for field in columns]), list[Written]()
@@ -194,7 +195,7 @@ def write_files(
         try:
             files.append(_write_file(chain((first,), groups), schema, storage, location, target))
         except (pa.ArrowException, OSError) as error:
-            raise TransientError(f"Cannot write {location}: {reason_of(error)}.") from error
+            raise failure("write", location, error) from error
     return files
 
 

@@ -10,7 +10,7 @@ from types import SimpleNamespace
 
 import pyarrow as pa
 import pytest
-from pyiceberg.exceptions import UnauthorizedError
+from pyiceberg.exceptions import ServerError, UnauthorizedError
 
 from applier.commands.catalog_reader import catalog_properties, open_lake, reported
 from applier.config.settings import CatalogSection
@@ -192,6 +192,16 @@ def test_a_host_that_does_not_resolve_is_named_and_no_login(text: str, reason: s
 
     assert raised.value.what == f"Cannot open catalog lake ({reason} does not resolve)."
     assert raised.value.hint == "correct the host in [catalog], or see to the name service of this machine."
+
+
+def test_an_oauth2_server_that_is_out_of_order_is_named() -> None:
+    """PyIceberg says only what it could not read."""
+    with pytest.raises(TransientError) as raised, reported("open catalog lake"):
+        raise ServerError("RESTError 500: Received unexpected JSON Payload: oops, errors: Invalid JSON")
+
+    said = "the REST server, or the OAuth2 server of its log-in, answers that it is out of order"
+    assert raised.value.what == f"Cannot open catalog lake ({said})."
+    assert "oauth2-server-uri" in raised.value.hint
 
 
 @pytest.mark.parametrize(

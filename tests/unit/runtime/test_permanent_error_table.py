@@ -236,7 +236,7 @@ def test_a_failed_job_names_the_file_that_its_task_does_not_find() -> None:
 
     chain = chain_of(Failed(f": org.x.SparkException: {report}{trace}", ("SparkException", report + trace), *beneath))
 
-    assert told(chain) == f"{report}; caused by: Failed to load SSL keystore; caused by: /x/trust.jks"
+    assert told(chain) == f"{report}; caused by: Failed to load SSL keystore; caused by: there is no file /x/trust.jks"
     assert refusal("Messages cannot be read", chain, KAFKA) is not None
 
 

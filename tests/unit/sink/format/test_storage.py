@@ -53,6 +53,17 @@ def test_missing_file_is_an_error_of_ours(tmp_path: Path) -> None:
         LocalStorage().open(str(tmp_path / "nothing"))
 
 
+@pytest.mark.parametrize("code", ["ACCESS_DENIED", "SIGNATURE_DOES_NOT_MATCH"])
+def test_a_storage_that_refuses_the_log_in_is_no_outage(code: str) -> None:
+    """A file to read may be missing where a user may not list, and others may have removed it."""
+    said = OSError(f"When completing multiple part upload for key 'a': AWS Error {code} during PutObject operation: no")
+    sentence = rf"^Cannot write s3://b/a: the storage answers {code}\. Hint: check the log"
+    with pytest.raises(OutsideRefused, match=sentence), reported("write", "s3://b/a"):
+        raise said
+    with pytest.raises(TransientError), reported("read", "s3://b/a"):
+        raise said
+
+
 def test_scheme_that_python_does_not_know_goes_through_iceberg(tmp_path: Path) -> None:
     """Where PyIceberg has no way to a storage, the table's own FileIO is used; local paths need neither."""
     fallback = LocalStorage()
