@@ -6,9 +6,11 @@ import re
 from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import boto3
 import pytest
+from py4j.protocol import Py4JJavaError
 from pyspark.sql import SparkSession
 
 from applier.runtime.jvm.spark_session import _catalog_settings
@@ -156,3 +158,25 @@ def test_a_commit_writes_no_manifest_that_it_merges(
     # Of rows, of deletes, or of both.
     assert done["manifests PUT"] <= 2.5 * commits
     assert done["other POST"] <= 1
+
+
+def test_a_commit_fails_if_a_file_failed_that_other_metadata_sent_ahead(spark: SparkSession, tmp_path: Path) -> None:
+    """An expiry beside the steps writes metadata into the folder of a commit, whose manifests go out before it."""
+    java: Any = spark.sparkContext._jvm
+    files = java.applier.CachingFileIO()
+    files.setConf(spark._jsc.hadoopConfiguration())
+    files.initialize({"applier.io-impl": "org.apache.iceberg.hadoop.HadoopFileIO"})
+    (tmp_path / "taken").write_text("no folder")
+    folder, name = f"{tmp_path}/taken/metadata", "5da1cd6a-5f7f-4f8d-bea7-26d62c15fb47"
+
+    def write(location: str) -> None:
+        stream = files.newOutputFile(location).create()
+        stream.write(bytearray(b"rows"))
+        stream.close()
+
+    java.applier.CachingFileIO.begin(folder)
+    write(f"{folder}/{name}-m0.avro")
+    with pytest.raises(Py4JJavaError, match=f"{name}-m0|taken"):
+        write(f"{folder}/00001-{name}.metadata.json")
+    with pytest.raises(Py4JJavaError, match="taken"):
+        java.applier.CachingFileIO.end(folder, None, files)

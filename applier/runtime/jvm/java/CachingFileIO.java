@@ -223,7 +223,10 @@ public class CachingFileIO implements DelegateFileIO, SupportsStorageCredentials
 
   /** Let manifests and lists of a table wait for `end`, before which the catalog shows none of them. */
   static String begin(Table table) {
-    String folder = folder(((HasTableOperations) table).operations().metadataFileLocation("any"));
+    return begin(folder(((HasTableOperations) table).operations().metadataFileLocation("any")));
+  }
+
+  public static String begin(String folder) {
     synchronized (COMMITS) {
       Waiting files = (Waiting) COMMITS.get(folder);
       if (files == null) {
@@ -239,7 +242,7 @@ public class CachingFileIO implements DelegateFileIO, SupportsStorageCredentials
    * Let what the snapshot of a commit lists go out side by side, and wait until it is there. Manifests that the commit
    * merged into others go nowhere: most of what it wrote. Without a snapshot the commit failed.
    */
-  static void end(String folder, Snapshot written, FileIO io) {
+  public static void end(String folder, Snapshot written, FileIO io) {
     Set listed = new HashSet();
     String own = "";
     try {
@@ -255,6 +258,8 @@ public class CachingFileIO implements DelegateFileIO, SupportsStorageCredentials
       synchronized (COMMITS) {
         Waiting files = (Waiting) COMMITS.get(folder);
         files.commits--;
+        // What another commit's metadata sent ahead may have failed, or still be on its way.
+        begun.addAll(files.sent);
         boolean isLast = files.commits == 0;
         Iterator each = files.byLocation.values().iterator();
         while (each.hasNext()) {
@@ -293,6 +298,7 @@ public class CachingFileIO implements DelegateFileIO, SupportsStorageCredentials
         begun.add(UPLOADS.submit((Stream) file));
       }
       files.byLocation.clear();
+      files.sent.addAll(begun);
     }
     await(begun);
   }
@@ -560,6 +566,7 @@ public class CachingFileIO implements DelegateFileIO, SupportsStorageCredentials
 
   private static class Waiting {
     private final Map byLocation = new LinkedHashMap();
+    private final List sent = new ArrayList();
     private int commits = 0;
   }
 
