@@ -100,19 +100,18 @@ public class CachingFileIO implements DelegateFileIO, SupportsStorageCredentials
   }
 
   public InputFile newInputFile(String location) {
-    return input(location, inner.newInputFile(location), -1);
+    return newInputFile(location, -1);
   }
 
   public InputFile newInputFile(String location, long length) {
-    return input(location, inner.newInputFile(location, length), length);
-  }
-
-  private static InputFile input(String location, InputFile file, long length) {
-    if (!KEPT.matcher(location).matches() || length > FILE_BYTES) {
-      return file;
+    boolean isKept = KEPT.matcher(location).matches() && length <= FILE_BYTES;
+    byte[] body = isKept ? kept(location) : null;
+    if (body != null) {
+      // The file may wait yet: no storage is asked for it.
+      return new InMemoryInputFile(location, body);
     }
-    byte[] body = kept(location);
-    return body == null ? new Input(file, length) : new InMemoryInputFile(location, body);
+    InputFile file = length < 0 ? inner.newInputFile(location) : inner.newInputFile(location, length);
+    return isKept ? new Input(file, length) : file;
   }
 
   public OutputFile newOutputFile(String location) {
