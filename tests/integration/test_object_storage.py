@@ -180,3 +180,21 @@ def test_a_commit_fails_if_a_file_failed_that_other_metadata_sent_ahead(spark: S
         write(f"{folder}/00001-{name}.metadata.json")
     with pytest.raises(Py4JJavaError, match="taken"):
         java.applier.CachingFileIO.end(folder, None, files)
+
+
+def test_a_table_that_has_the_place_of_a_former_one_keeps_its_metadata(spark: SparkSession, tmp_path: Path) -> None:
+    """Where versions are numbers, a table that is made again has files of the names that the former one let go."""
+    settings = {"type": "hadoop", "warehouse": str(tmp_path), "io-impl": "org.apache.iceberg.hadoop.HadoopFileIO"}
+    for key, value in _catalog_settings("numbered", settings).items():
+        spark.conf.set(key, value)
+    table, cut = "numbered.shop.a", {"delete-after-commit.enabled": "true", "previous-versions-max": "1"}
+    properties = ", ".join(f"'write.metadata.{key}' = '{value}'" for key, value in cut.items())
+    for last in (6, 2):
+        spark.sql(f"DROP TABLE IF EXISTS {table} PURGE")
+        spark.sql(f"CREATE TABLE {table} (id BIGINT) USING iceberg TBLPROPERTIES ({properties})")
+        for number in range(last):
+            spark.sql(f"ALTER TABLE {table} SET TBLPROPERTIES ('number' = '{number}')")
+    java: Any = spark.sparkContext._jvm
+    java.applier.CachingFileIO.deleteOld()
+    assert (tmp_path / "shop/a/metadata/v3.metadata.json").exists()
+    assert spark.sql(f"SHOW TBLPROPERTIES {table} ('number')").collect()[0].value == "1"

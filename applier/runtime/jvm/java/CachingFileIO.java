@@ -133,7 +133,8 @@ public class CachingFileIO implements DelegateFileIO, SupportsStorageCredentials
       forget((String) location);
       if (!DROPPED.remove(location)) {
         there.add(location);
-        areOld &= ((String) location).endsWith(".metadata.json");
+        // A numbered version may be that of a table which was made anew by the time.
+        areOld &= ((String) location).endsWith(".json") && KEPT.matcher((String) location).matches();
       }
     }
     if (there.isEmpty()) {
