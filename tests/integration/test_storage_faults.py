@@ -10,6 +10,7 @@ import uuid
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import pytest
 from py4j.protocol import Py4JJavaError
@@ -141,21 +142,7 @@ def test_a_table_is_not_shown_without_its_metadata_while_another_one_writes_to_t
     world: World, storage: FaultyStorage
 ) -> None:
     """What a commit awaits are its manifests and its list."""
-    spark, database = world.spark, f"{world.lake['name']}.{world.name}"
-    spark.sql(f"CREATE NAMESPACE {database}")
-    folder, tables = f"s3://{BUCKET}/{world.name}/shared", []
-    for name in ("a", "b"):
-        properties = f"TBLPROPERTIES ('write.metadata.path' = '{folder}')"
-        spark.sql(f"CREATE TABLE {database}.{name} (id BIGINT) USING iceberg {properties}")
-        java = Java(spark)
-        tables.append(java.iceberg.spark.Spark3Util.loadIcebergTable(spark._jsparkSession, f"{database}.{name}"))
-    prepare = java.own.PreparedCommit.prepare
-    prepare(tables[1], None, _described(Change(), None)).commit()
-    storage.fault = lambda method, _path: "403" if method == "DELETE" else ""
-    head = tables[1].currentSnapshot()
-    with pytest.raises(Py4JJavaError):  # It is there, and not in memory any more.
-        tables[1].io().deleteFile(head.manifestListLocation())
-    storage.fault = lambda _method, _path: ""
+    prepare, tables, head = _in_one_folder(world, storage)
     prepared = prepare(tables[0], None, _described(Change(), None))
     is_busy = threading.Event()
 
@@ -167,11 +154,58 @@ def test_a_table_is_not_shown_without_its_metadata_while_another_one_writes_to_t
 
     storage.fault = decide
     with ThreadPoolExecutor(1) as pool:
-        other = pool.submit(prepare, tables[1], None, _described(Change(), int(head.snapshotId())))
+        other = pool.submit(prepare, tables[1], None, _described(Change(), head))
         assert is_busy.wait(60)
         with pytest.raises(Py4JJavaError, match="Status Code: 500"):
             prepared.commit()
         other.result()
+
+
+def test_files_of_another_writer_do_not_wait_in_a_folder_that_tables_share(
+    world: World, storage: FaultyStorage, endpoint: str
+) -> None:
+    """What Iceberg commits by itself, or tries again, awaits nothing; and over REST it writes no metadata here."""
+    prepare, tables, head = _in_one_folder(world, storage)
+    is_busy = threading.Event()
+
+    def decide(method: str, path: str) -> str:
+        if method == "GET" and "/snap-" in path:
+            is_busy.set()
+            return "slow"
+        return ""
+
+    storage.fault = decide
+    transaction = tables[0].newTransaction()
+    with ThreadPoolExecutor(1) as pool:
+        other = pool.submit(prepare, tables[1], None, _described(Change(), head))
+        assert is_busy.wait(60)
+        transaction.newAppend().commit()
+        written = _files(world, endpoint)
+        other.result()
+    assert transaction.table().currentSnapshot().manifestListLocation() in written
+
+
+def _in_one_folder(world: World, storage: FaultyStorage) -> tuple[Any, list[Any], int]:
+    """What prepares a commit, two tables whose metadata shares a folder, and the head of the second one.
+
+    The list of that head is not in memory.
+    """
+    spark, database = world.spark, f"{world.lake['name']}.{world.name}"
+    spark.sql(f"CREATE NAMESPACE {database}")
+    folder, tables = f"s3://{BUCKET}/{world.name}/shared", []
+    java = Java(spark)
+    for name in ("a", "b"):
+        properties = f"TBLPROPERTIES ('write.metadata.path' = '{folder}')"
+        spark.sql(f"CREATE TABLE {database}.{name} (id BIGINT) USING iceberg {properties}")
+        tables.append(java.iceberg.spark.Spark3Util.loadIcebergTable(spark._jsparkSession, f"{database}.{name}"))
+    prepare = java.own.PreparedCommit.prepare
+    prepare(tables[1], None, _described(Change(), None)).commit()
+    head = tables[1].currentSnapshot()
+    storage.fault = lambda method, _path: "403" if method == "DELETE" else ""
+    with pytest.raises(Py4JJavaError):  # It is there, and not in memory any more.
+        tables[1].io().deleteFile(head.manifestListLocation())
+    storage.fault = lambda _method, _path: ""
+    return prepare, tables, int(head.snapshotId())
 
 
 def _put(world: World, rows: dict[int, str], key: int, op: str = "INSERT") -> None:

@@ -221,9 +221,13 @@ public class CachingFileIO implements DelegateFileIO, SupportsStorageCredentials
     inner.close();
   }
 
-  /** Let manifests and lists of a table wait for `end`, before which the catalog shows none of them. */
+  /**
+   * Let manifests and lists of a table wait for `end`, before which the catalog shows none of them. Tables may share a
+   * folder that a property names: over REST, another one would be shown while files of it wait here, so none does.
+   */
   static String begin(Table table) {
-    return begin(folder(((HasTableOperations) table).operations().metadataFileLocation("any")));
+    boolean mayShare = table.properties().containsKey("write.metadata.path");
+    return mayShare ? "" : begin(folder(((HasTableOperations) table).operations().metadataFileLocation("any")));
   }
 
   public static String begin(String folder) {
@@ -243,6 +247,9 @@ public class CachingFileIO implements DelegateFileIO, SupportsStorageCredentials
    * merged into others go nowhere: most of what it wrote. Without a snapshot the commit failed.
    */
   public static void end(String folder, Snapshot written, FileIO io) {
+    if (folder.isEmpty()) {
+      return;
+    }
     Set listed = new HashSet();
     String own = "";
     try {
