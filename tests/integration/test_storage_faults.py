@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 import re
 import shutil
 import sqlite3
@@ -21,8 +22,10 @@ from applier.commands.follower import Follower
 from applier.errors import OutsideRefused, TransientError
 from applier.pipeline import maintenance
 from applier.pipeline.step import Pipeline
+from applier.runtime import failpoints
 from applier.runtime.jvm.spark_session import _catalog_settings
 from applier.runtime.threads import Asking
+from applier.sink.iceberg.catalog import Catalog
 from applier.sink.iceberg.commit import Change, _described
 from applier.sink.iceberg.java import Java
 from bench.storage import BUCKET, KEYS, slow_s3
@@ -138,6 +141,49 @@ def test_each_request_of_maintenance_may_fail(
     assert not rest.behind
 
 
+def test_all_that_a_snapshot_lists_is_there_after_a_bad_day(
+    world: World, storage: FaultyStorage, endpoint: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Manifests wait in memory until a commit has its snapshot, also one that others make Iceberg try again."""
+    world.settings["source"] = {"messages_per_step": 3}
+    rows: dict[int, str] = {}
+    world.create("a")
+    world.resolve()
+    for key in range(4):
+        _put(world, rows, key)
+        _put(world, rows, key // 2, "UPDATE")
+        world.resolve()
+    chance, drawn, table = random.Random(57), dict[str, str](), f"{world.lake['name']}.{world.name}__shop.a"
+    reach = failpoints.reach
+
+    def bad_day(_: str, path: str) -> str:
+        if not path.endswith(".avro"):
+            return ""
+        return drawn.setdefault(path, chance.choice(("500", "503", "cut", "lost")) if len(drawn) % 6 == 5 else "")
+
+    def others(point: str) -> None:
+        if point == "commit-sent" and chance.random() < 0.4:
+            fault, storage.fault = storage.fault, lambda _method, _path: ""
+            world.spark.sql(f"ALTER TABLE {table} SET TBLPROPERTIES ('others' = '{len(drawn)}')")
+            storage.fault = fault
+        reach(point)
+
+    with world.applier() as pipeline:
+        assert pipeline.step().moved
+        monkeypatch.setattr(failpoints, "reach", others)
+        storage.fault = bad_day
+        while _repeated(pipeline, storage):
+            storage.fault = bad_day
+        storage.fault = lambda _method, _path: ""
+        catalog = pipeline.targets.catalog
+        names = [name for where in catalog.namespaces() for name in catalog.list(where)]
+        listed = {path for name in names for path in _listed(catalog, name)}
+    assert any(drawn.values())
+    assert len(listed) > 20
+    assert listed <= _files(world, endpoint)
+    assert {row.id: row.v for row in world.spark.sql(f"SELECT id, v FROM {table}").collect()} == rows
+
+
 def test_a_table_is_not_shown_without_its_metadata_while_another_one_writes_to_the_same_folder(
     world: World, storage: FaultyStorage
 ) -> None:
@@ -237,6 +283,16 @@ def _repeated(pipeline: Pipeline, storage: FaultyStorage) -> bool:
     except (TransientError, OutsideRefused):  # The latter ends a run, which is begun again.
         storage.fault = lambda _method, _path: ""
         return follower.turn().moved
+
+
+def _listed(catalog: Catalog, identifier: tuple[str, ...]) -> Iterator[str]:
+    """Lists of manifests of all snapshots of a table, and the manifests."""
+    table = catalog.load(identifier)
+    assert table is not None
+    for snapshot in table.java.items(table.handle.snapshots()):
+        yield snapshot.manifestListLocation()
+        for manifest in table.java.items(snapshot.allManifests(table.handle.io())):
+            yield manifest.path()
 
 
 def _shown(world: World, endpoint: str) -> dict[str, dict[int, str]]:
