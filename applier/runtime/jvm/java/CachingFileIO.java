@@ -33,6 +33,7 @@ import org.apache.iceberg.hadoop.HadoopConfigurable;
 import org.apache.iceberg.inmemory.InMemoryInputFile;
 import org.apache.iceberg.io.DelegateFileIO;
 import org.apache.iceberg.io.FileIO;
+import org.apache.iceberg.io.FileInfo;
 import org.apache.iceberg.io.InputFile;
 import org.apache.iceberg.io.OutputFile;
 import org.apache.iceberg.io.PositionOutputStream;
@@ -40,6 +41,8 @@ import org.apache.iceberg.io.SeekableInputStream;
 import org.apache.iceberg.io.SupportsBulkOperations;
 import org.apache.iceberg.io.SupportsPrefixOperations;
 import org.apache.iceberg.io.SupportsStorageCredentials;
+import org.apache.iceberg.relocated.com.google.common.base.Predicate;
+import org.apache.iceberg.relocated.com.google.common.collect.Iterables;
 
 /**
  * Keeps metadata files of tables in memory, as far as their names have a UUID: such a file never becomes another one. What
@@ -180,8 +183,9 @@ public class CachingFileIO implements DelegateFileIO, SupportsStorageCredentials
     return (io instanceof CachingFileIO ? ((CachingFileIO) io).inner : io) instanceof SupportsPrefixOperations;
   }
 
+  /** What waits to be deleted is gone: a search for orphans would take it for the metadata of another table. */
   public Iterable listPrefix(String prefix) {
-    return ((SupportsPrefixOperations) inner).listPrefix(prefix);
+    return Iterables.filter(((SupportsPrefixOperations) inner).listPrefix(prefix), new Staying(inner));
   }
 
   public void deletePrefix(String prefix) {
@@ -549,6 +553,21 @@ public class CachingFileIO implements DelegateFileIO, SupportsStorageCredentials
         }
       }
       return null;
+    }
+  }
+
+  private static class Staying implements Predicate {
+    private final FileIO io;
+
+    Staying(FileIO io) {
+      this.io = io;
+    }
+
+    public boolean apply(Object file) {
+      synchronized (OLD) {
+        List old = (List) OLD.get(io);
+        return old == null || !old.contains(((FileInfo) file).location());
+      }
     }
   }
 
