@@ -46,6 +46,19 @@ def counts(endpoint: str = ENDPOINT) -> Counter[str]:
         return Counter(json.load(answer))
 
 
+def client(endpoint: str) -> Any:
+    """A client of boto3 for a server."""
+    import boto3  # noqa: PLC0415 - as for moto below
+
+    return boto3.client(
+        "s3",
+        endpoint_url=endpoint,
+        aws_access_key_id=KEYS["s3.access-key-id"],
+        aws_secret_access_key=KEYS["s3.secret-access-key"],
+        region_name=KEYS["client.region"],
+    )
+
+
 @contextmanager
 def slow_s3() -> Iterator[str]:
     """The address of a server with an empty bucket, in a process that ends with the block."""
@@ -106,21 +119,13 @@ class _Quiet(WSGIRequestHandler):
 def main() -> None:
     """Serve until the standard input ends."""
     # The processes that ask for counts do without it.
-    import boto3  # noqa: PLC0415
     from moto.server import DomainDispatcherApplication, create_backend_app  # noqa: PLC0415
 
     application = _Delayed(DomainDispatcherApplication(create_backend_app))
     server = make_server("127.0.0.1", 0, application, threaded=True, request_handler=_Quiet)
     threading.Thread(target=server.serve_forever, daemon=True).start()
     endpoint = f"http://127.0.0.1:{server.server_port}"
-    client = boto3.client(
-        "s3",
-        endpoint_url=endpoint,
-        aws_access_key_id=KEYS["s3.access-key-id"],
-        aws_secret_access_key=KEYS["s3.secret-access-key"],
-        region_name=KEYS["client.region"],
-    )
-    client.create_bucket(Bucket=BUCKET)
+    client(endpoint).create_bucket(Bucket=BUCKET)
     print(endpoint, flush=True)
     sys.stdin.read()
 

@@ -133,7 +133,7 @@ _CLASS = re.compile(r"(?:\w+\.)+[A-Z]\w*")
 _SHORTEST_SECRET = 4
 """A shorter part would be cut out of words that hold it by chance."""
 
-_WORDED = {"NoSuchFileException": "there is no file ", "AccessDeniedException": "there is no right to read "}
+_WORDED = {"NoSuchFileException": "there is no file ", "AccessDeniedException": "there are no rights on "}
 """What stands before the path of a file, which is all that these say."""
 
 _KINDS = re.compile(r"(?m)(?:^|[\s(])(?:[\w$]+\.)*([A-Z]\w*(?:Exception|Error))(?=: )")

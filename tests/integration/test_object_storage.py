@@ -8,14 +8,13 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-import boto3
 import pytest
 from py4j.protocol import Py4JJavaError
 from pyspark.sql import SparkSession
 
 from applier.runtime.jvm.spark_session import _catalog_settings
 from applier.sink.iceberg.orphans import unreferenced
-from bench.storage import BUCKET, KEYS, counts, slow_s3
+from bench.storage import BUCKET, KEYS, client, counts, slow_s3
 from tests.spark.world import World
 
 pytestmark = [pytest.mark.spark, pytest.mark.s3]
@@ -54,14 +53,7 @@ def asked(endpoint: str) -> Callable[[], Counter[str]]:
 
 def _files(endpoint: str, pattern: str) -> set[str]:
     """Addresses of the files in which a pattern is found."""
-    client = boto3.client(
-        "s3",
-        endpoint_url=endpoint,
-        aws_access_key_id=KEYS["s3.access-key-id"],
-        aws_secret_access_key=KEYS["s3.secret-access-key"],
-        region_name=KEYS["client.region"],
-    )
-    pages = client.get_paginator("list_objects_v2").paginate(Bucket=BUCKET)
+    pages = client(endpoint).get_paginator("list_objects_v2").paginate(Bucket=BUCKET)
     names = [f"s3://{BUCKET}/{item['Key']}" for page in pages for item in page.get("Contents", ())]
     return {name for name in names if re.search(pattern, name)}
 

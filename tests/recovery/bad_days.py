@@ -11,7 +11,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import boto3
 from pyiceberg.catalog import Catalog, load_catalog
 from pyiceberg.exceptions import NoSuchTableError
 from pyiceberg.table import Table
@@ -20,7 +19,7 @@ from applier.commands.catalog_reader import open_lake
 from applier.commands.control_reader import ControlView
 from applier.commands.status.command import status
 from applier.config import settings
-from bench.storage import BUCKET, KEYS
+from bench.storage import BUCKET, KEYS, client
 from tests.integration.faulty_storage import FaultyStorage, drawn
 from tests.lab import bag, own_rows
 from tests.properties.histories import History
@@ -159,9 +158,9 @@ class BadDays:
 
         A search leaves out control tables, and tables whose upstream was dropped.
         """
-        client = _client(self.storage.behind)
-        uploads = client.list_multipart_uploads(Bucket=BUCKET, Prefix=self.name).get("Uploads", [])
-        pages = client.get_paginator("list_objects_v2").paginate(Bucket=BUCKET, Prefix=f"{self.name}/")
+        s3 = client(f"http://{self.storage.behind}")
+        uploads = s3.list_multipart_uploads(Bucket=BUCKET, Prefix=self.name).get("Uploads", [])
+        pages = s3.get_paginator("list_objects_v2").paginate(Bucket=BUCKET, Prefix=f"{self.name}/")
         items = [item for page in pages for item in page.get("Contents", [])]
         files = {f"s3://{BUCKET}/{item['Key']}": item["LastModified"] for item in items}
         catalog = self._catalog()
@@ -212,16 +211,6 @@ class BadDays:
         own = {key: value for key, value in lake.items() if key.startswith(("s3.", "client."))}
         uri = f"sqlite:///{self.folder}/catalog.db"
         return load_catalog("lake", type="sql", uri=uri, warehouse=lake["warehouse"], **own)
-
-
-def _client(address: str) -> boto3.client:
-    return boto3.client(
-        "s3",
-        endpoint_url=f"http://{address}",
-        aws_access_key_id=KEYS["s3.access-key-id"],
-        aws_secret_access_key=KEYS["s3.secret-access-key"],
-        region_name=KEYS["client.region"],
-    )
 
 
 def _referred(table: Table) -> Iterator[str]:
