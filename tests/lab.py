@@ -178,7 +178,7 @@ class Lab:
     def check_all_back(self, pipeline: Pipeline) -> None:
         """Every table is live and in the cut, each request was carried out, and no copy is left."""
         assert self._answered == {request.id for _, request in self.requests}
-        tables, cut = self.tables(), pipeline.state.checkpoint.snapshots
+        tables, cut = self.tables(), pipeline.state.checkpoint.cut.heads
         assert [str(name) for name in tables if not self.is_live(pipeline, name)] == []
         heads = {
             (self.namespace(name.database), name.table): table.current_snapshot() for name, table in tables.items()
@@ -209,7 +209,7 @@ class Lab:
         if self.is_between(pipeline, resolved_ts):
             return []
         wanted = self.database.at(resolved_ts)
-        snapshots = dict(pipeline.state.checkpoint.snapshots)
+        snapshots = dict(pipeline.state.checkpoint.cut.heads)
         cut = {Name(database.removeprefix(self.namespace("")), table) for database, table in snapshots}
         found = [f"{name} is in the cut" for name in sorted(cut) if self.is_stale(pipeline, name)]
         wanted = {name: table for name, table in wanted.items() if not self.is_stale(pipeline, name)}

@@ -150,13 +150,13 @@ def test_a_table_is_not_shown_without_its_metadata_while_another_one_writes_to_t
         java = Java(spark)
         tables.append(java.iceberg.spark.Spark3Util.loadIcebergTable(spark._jsparkSession, f"{database}.{name}"))
     prepare = java.own.PreparedCommit.prepare
-    prepare(tables[1], None, _described(Change(), None)).commit()
+    prepare(tables[1], None, _described(Change(), None, 0)).commit()
     storage.fault = lambda method, _path: "403" if method == "DELETE" else ""
     head = tables[1].currentSnapshot()
     with pytest.raises(Py4JJavaError):  # It is there, and not in memory any more.
         tables[1].io().deleteFile(head.manifestListLocation())
     storage.fault = lambda _method, _path: ""
-    prepared = prepare(tables[0], None, _described(Change(), None))
+    prepared = prepare(tables[0], None, _described(Change(), None, 0))
     is_busy = threading.Event()
 
     def decide(method: str, path: str) -> str:
@@ -167,7 +167,7 @@ def test_a_table_is_not_shown_without_its_metadata_while_another_one_writes_to_t
 
     storage.fault = decide
     with ThreadPoolExecutor(1) as pool:
-        other = pool.submit(prepare, tables[1], None, _described(Change(), int(head.snapshotId())))
+        other = pool.submit(prepare, tables[1], None, _described(Change(), int(head.snapshotId()), 0))
         assert is_busy.wait(60)
         with pytest.raises(Py4JJavaError, match="Status Code: 500"):
             prepared.commit()

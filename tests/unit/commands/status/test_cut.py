@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from applier.changefeed.checkpoint import Cut
 from applier.commands.status.cut import Engine, queries, remarks
 from applier.config.settings import CatalogSection
 from tests.unit.commands.status.reports import fresh, never, stale
@@ -15,7 +16,7 @@ _CUT: dict[tuple[str, ...], int] = {("shop", "order"): 7, ("My-shop", 'a"b'): 8}
 
 def _queries(engine: Engine, kind: str = "rest", **keys: Any) -> list[str]:
     section = CatalogSection.model_validate({"name": "lake", "type": kind} | keys)
-    return list(queries(engine, section, _CUT, lambda identifier: f"file:/it's/{identifier[-1]}.json"))
+    return list(queries(engine, section, Cut(_CUT), {}, lambda identifier: f"file:/it's/{identifier[-1]}.json"))
 
 
 def test_trino_takes_all_levels_of_a_namespace_as_a_schema() -> None:
