@@ -19,6 +19,7 @@ from applier.changefeed.table import TableName
 from applier.changefeed.window import OffsetRange, Window
 from applier.commands.follower import Follower
 from applier.commands.status.command import status
+from applier.commands.status.cut import Engine
 from applier.config import settings
 from applier.pipeline.build import assemble, taken
 from applier.pipeline.requests import Requests
@@ -147,10 +148,10 @@ class Lab:
         layouts.bring(pipeline.state, pipeline.targets, pipeline.config.tables)
         return pipeline
 
-    def status(self) -> StatusReport:
-        """What `applier status` finds, which reads the catalog without Spark."""
+    def status(self, engine: Engine = "spark") -> StatusReport:
+        """What `applier status` finds, which reads the catalog without Spark; its queries are for an engine."""
         file = database(self.spark)
-        return status(self._config(uri=f"jdbc:sqlite:{file}", warehouse=str(file.parent)), now_ms=0)
+        return status(self._config(uri=f"jdbc:sqlite:{file}", warehouse=str(file.parent)), now_ms=0, engine=engine)
 
     def _config(self, **catalog: str) -> settings.Config:
         raw: dict[str, dict[str, Any]] = {
