@@ -19,6 +19,7 @@ from applier.changefeed.table import TableName
 from applier.changefeed.window import OffsetRange, Window
 from applier.commands.follower import Follower
 from applier.commands.status.command import status
+from applier.commands.status.cut import Engine
 from applier.config import settings
 from applier.pipeline.build import assemble, taken
 from applier.pipeline.requests import Requests
@@ -147,10 +148,10 @@ class Lab:
         layouts.bring(pipeline.state, pipeline.targets, pipeline.config.tables)
         return pipeline
 
-    def status(self) -> StatusReport:
-        """What `applier status` finds, which reads the catalog without Spark."""
+    def status(self, engine: Engine = "spark") -> StatusReport:
+        """What `applier status` finds, which reads the catalog without Spark; its queries are for an engine."""
         file = database(self.spark)
-        return status(self._config(uri=f"jdbc:sqlite:{file}", warehouse=str(file.parent)), now_ms=0)
+        return status(self._config(uri=f"jdbc:sqlite:{file}", warehouse=str(file.parent)), now_ms=0, engine=engine)
 
     def _config(self, **catalog: str) -> settings.Config:
         raw: dict[str, dict[str, Any]] = {
@@ -178,7 +179,7 @@ class Lab:
     def check_all_back(self, pipeline: Pipeline) -> None:
         """Every table is live and in the cut, each request was carried out, and no copy is left."""
         assert self._answered == {request.id for _, request in self.requests}
-        tables, cut = self.tables(), pipeline.state.checkpoint.snapshots
+        tables, cut = self.tables(), pipeline.state.checkpoint.cut.heads
         assert [str(name) for name in tables if not self.is_live(pipeline, name)] == []
         heads = {
             (self.namespace(name.database), name.table): table.current_snapshot() for name, table in tables.items()
@@ -209,7 +210,7 @@ class Lab:
         if self.is_between(pipeline, resolved_ts):
             return []
         wanted = self.database.at(resolved_ts)
-        snapshots = dict(pipeline.state.checkpoint.snapshots)
+        snapshots = dict(pipeline.state.checkpoint.cut.heads)
         cut = {Name(database.removeprefix(self.namespace("")), table) for database, table in snapshots}
         found = [f"{name} is in the cut" for name in sorted(cut) if self.is_stale(pipeline, name)]
         wanted = {name: table for name, table in wanted.items() if not self.is_stale(pipeline, name)}

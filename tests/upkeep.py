@@ -45,7 +45,7 @@ def days_later(pipeline: Pipeline, days: int) -> tuple[int, int]:
             upkeep.compact()
             # It always commits, so that storage takes a metadata file days after all others.
             upkeep.rewrite_manifests()
-            upkeep.expire(checkpoint.snapshots.get(writer.table.identifier), now)
+            upkeep.expire(checkpoint.cut.heads.get(writer.table.identifier), now)
             upkeep.remove_orphans(now)
             if writer.table.identifier in pipeline.targets.snapshots:
                 pipeline.targets.committed(writer, writer.head)

@@ -85,6 +85,20 @@ class Feed:
     homes: Mapping[TableName, tuple[str, ...]] = field(default_factory=dict)
 
 
+@dataclass(frozen=True, slots=True)
+class Cut:
+    """What shows all tables at the resolved ts of a checkpoint.
+
+    Attributes:
+        heads: Head of each table, by its Iceberg identifier.
+        at: Unix milliseconds as of which each table shows its head, or a later snapshot of the same rows: no snapshot
+            of these heads is younger, and each that changes rows after the checkpoint is. 0 where not known.
+    """
+
+    heads: Mapping[tuple[str, ...], int] = field(default_factory=dict)
+    at: Count = 0
+
+
 class Tracked(NamedTuple):
     """What a table is at the checkpoint.
 
@@ -199,7 +213,7 @@ class Checkpoint:
         written_at: Unix time in milliseconds at which it was written: the holder's sign of life.
         partitions: How far each partition is read.
         feed: What else is known of the feed.
-        snapshots: Head of each table at `resolved_ts`, by its Iceberg identifier: the cut over all tables.
+        cut: What shows all tables at `resolved_ts`.
         tables: Each upstream table as its DDL up to `resolved_ts` left it.
         ddl: DDL of exactly `resolved_ts` that are applied, as others may still follow; in a feed in offset order the
             latest ones, as they may come again.
@@ -219,7 +233,7 @@ class Checkpoint:
     written_at: Count
     partitions: Mapping[TopicPartition, Reading] = field(default_factory=dict)
     feed: Feed = field(default_factory=Feed)
-    snapshots: Mapping[tuple[str, ...], int] = field(default_factory=dict)
+    cut: Cut = field(default_factory=Cut)
     tables: Mapping[TableName, Tracked] = field(default_factory=dict)
     ddl: tuple[DdlId, ...] = ()
     counts: Mapping[str, int] = field(default_factory=dict)

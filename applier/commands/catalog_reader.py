@@ -6,7 +6,7 @@ import math
 import re
 import socket
 import sqlite3
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
@@ -83,7 +83,9 @@ class LakeTable:
     """One Iceberg table as its newest metadata describes it.
 
     `may_hold_rows` is false for a table that certainly holds none, nor rows that were deleted and are in its files.
-    `figures` are those of its head, None for a table without one; `snapshots` are all that are kept, by id.
+    `figures` are those of its head, None for a table without one; `snapshots` are all that are kept, by id,
+    `times` when each was made, and `log` the heads that it has had, oldest first, with the time of each (in Unix
+    milliseconds both).
     """
 
     identifier: tuple[str, ...]
@@ -93,6 +95,8 @@ class LakeTable:
     may_hold_rows: bool
     figures: Figures | None = None
     snapshots: Mapping[int, Snapshot] = field(default_factory=dict)
+    times: Mapping[int, int] = field(default_factory=dict)
+    log: Sequence[tuple[int, int]] = ()
 
     def __str__(self) -> str:
         return ".".join(self.identifier)
@@ -101,6 +105,20 @@ class LakeTable:
     def snapshot_id(self) -> int | None:
         """Its head."""
         return self.figures.snapshot_id if self.figures else None
+
+    def shows(self, head: int, at: int, *, is_by_log: bool) -> bool:
+        """Whether an engine that is asked for the table as of a time shows a snapshot, or a later one of the same rows.
+
+        It goes by the heads that the table has had, or by the times of all snapshots, those of branches included.
+        """
+        if is_by_log:
+            found = next((snapshot for time, snapshot in reversed(self.log) if time <= at), None)
+        else:
+            found = max((it for it in self.times.items() if it[1] <= at), key=lambda it: it[1], default=(None,))[0]
+        for snapshot in self.history(found):
+            if snapshot.id == head or snapshot.operation != "replace":
+                return snapshot.id == head
+        return False
 
     def history(self, start: int | None) -> Iterator[Snapshot]:
         """A snapshot and those that it was made on, newest first, as far as they are kept."""
@@ -231,6 +249,8 @@ def _described(identifier: tuple[str, ...], table: Table) -> LakeTable:
         may_hold_rows=head is not None and summary.get("total-records") != "0",
         figures=Figures.of(head.snapshot_id, summary, head.timestamp_ms, head.sequence_number or 0) if head else None,
         snapshots={snapshot.snapshot_id: _snapshot(snapshot) for snapshot in table.metadata.snapshots},
+        times={snapshot.snapshot_id: snapshot.timestamp_ms for snapshot in table.metadata.snapshots},
+        log=[(entry.timestamp_ms, entry.snapshot_id) for entry in table.metadata.snapshot_log],
     )
 
 

@@ -269,14 +269,17 @@ def assemble(config: Config, runner: Runner, catalog: Catalog, state: State) -> 
 def _fence(state: State, targets: TargetTables) -> None:
     """Let no table take a commit of a process that lost the changefeed but may be alive."""
     upto = state.checkpoint.lease.unfenced
+    targets.catalog.java.clock.begin(state.checkpoint.cut.at)
     if upto:
         cast("Control", state.control).fence(upto)
         tables = fence_tables(targets, state.names, upto)
-        listed = state.checkpoint.snapshots
+        listed = state.checkpoint.cut.heads
         moved = {item.table: item.head for item in tables if listed.get(item.table) == item.before}
-        snapshots = {**listed, **{table: head for table, head in moved.items() if table in listed}}
-        # The cut lists the heads that the fences made.
-        state.write(lambda last: replace(last, lease=replace(last.lease, unfenced=0, fenced=upto), snapshots=snapshots))
+        heads = {**listed, **{table: head for table, head in moved.items() if table in listed}}
+        # The cut lists the heads that the fences made. Its moment stays: then the heads of before show the same rows,
+        # and commits that a step which failed has left below other fences do not show.
+        cut = replace(state.checkpoint.cut, heads=heads)
+        state.write(lambda last: replace(last, lease=replace(last.lease, unfenced=0, fenced=upto), cut=cut))
         logger().info("tables fenced", tables=len(tables), upto=upto)
 
 

@@ -277,7 +277,7 @@ class Maintenance:
         self.targets.confirm()
         identifier, uuid = upkeep.writer.table.identifier, upkeep.writer.table.uuid
         # A checkpoint to come may be the first that names a snapshot of the table: this one, or a later one.
-        cut = checkpoint.snapshots.get(identifier, upkeep.writer.head)
+        cut = checkpoint.cut.heads.get(identifier, upkeep.writer.head)
         known = upkeep.dead_positions if task == "compact" else {}
 
         def work() -> Merge | Counts | None:
@@ -386,7 +386,7 @@ class Maintenance:
 
     def _follow(self, writer: TableWriter) -> None:
         if writer.table.identifier in self.targets.snapshots:
-            self.targets.committed(writer, writer.head)
+            self.targets.follow(writer)
 
 
 def _takes_turn(unit: _Unit, counts: Counts | None) -> bool:

@@ -254,7 +254,7 @@ def bring_back(main: Pipeline, names: Sequence[TableName]) -> RequestOutcome:
 def _lacks(main: Pipeline, name: TableName) -> bool:
     """Whether a table lacks something, also where others have damaged it since the start."""
     known, targets = main.state.completeness.get(name), main.targets
-    is_listed = targets.identifier(name) in main.state.checkpoint.snapshots
+    is_listed = targets.identifier(name) in main.state.checkpoint.cut.heads
     return known is not None and (not known.is_live or targets.damage(name, is_listed=is_listed) is not None)
 
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from typing import NamedTuple, Protocol
 
 from applier.changefeed.applied_offsets import AppliedOffsets
-from applier.changefeed.checkpoint import STEP, STILL, UNKNOWN, Checkpoint, RequestOutcome, Resuming, Stop, Tracked
+from applier.changefeed.checkpoint import STEP, STILL, UNKNOWN, Checkpoint, Cut, RequestOutcome, Resuming, Stop, Tracked
 from applier.changefeed.completeness import Completeness, Reason, Why
 from applier.changefeed.message import TopicPartition
 from applier.changefeed.position import DdlId, Reading
@@ -209,7 +209,7 @@ class State:
 
     def keep(
         self,
-        snapshots: Mapping[tuple[str, ...], int],
+        cut: Cut,
         resuming: Resuming | None,
         handled: Mapping[str, RequestOutcome] | None = None,
     ) -> None:
@@ -218,7 +218,7 @@ class State:
             lambda last: replace(
                 last,
                 tables=self.tracked(),
-                snapshots=dict(snapshots),
+                cut=cut,
                 resuming=resuming,
                 handled=dict([*last.handled.items(), *(handled or {}).items()][-_HANDLED:]),
             )
@@ -276,7 +276,7 @@ class State:
         self,
         upto: int,
         readings: Mapping[TopicPartition, Reading],
-        snapshots: Mapping[tuple[str, ...], int],
+        cut: Cut,
         counts: Mapping[str, int],
         ddl: Iterable[DdlId],
         passed: Mapping[TableName, Mapping[TopicPartition, int]] | None = None,
@@ -300,7 +300,7 @@ class State:
                     passed=last.feed.passed if passed is None else passed,
                     homes=self.lives.homes(self.topics) if self.lives else last.feed.homes,
                 ),
-                snapshots=dict(snapshots),
+                cut=cut,
                 tables=self.tracked(),
                 ddl=tuple(sorted(at_upto, key=BY_TIME)),
                 counts={**counts, STEP: last.step + 1 if readings else last.last_step},

@@ -119,7 +119,7 @@ class Board:
 
     def _look(self, pipeline: Pipeline) -> None:
         """Ask for what has changed, and nothing else: this runs in the thread of the steps."""
-        cut, before = pipeline.state.checkpoint.snapshots, self._cut
+        cut, before = pipeline.state.checkpoint.cut.heads, self._cut
         for writer in pipeline.targets.writers:
             place = writer.table.identifier
             head = self._heads[place] = self._head(writer, cut.get(place), is_same=cut.get(place) == before.get(place))

@@ -111,6 +111,7 @@ def compose(
         dead_letters=tuple(_letter(item) for item in facts.letters[:_SHOWN]),
         dead_letter_count=len(facts.letters),
         cut=tuple(_cut(config.catalog.name, in_cut(last, tables))),
+        cut_at=iso(last.cut.at) if last.cut.at else None,
         notes=tuple(_notes(facts, tables, silent, config)),
     )
     is_gone = last.lease.released or silent > config.run.lease_seconds
@@ -298,7 +299,7 @@ def _aged(found: TableProgress, lag: float | None, now_ms: int) -> TableProgress
 def in_cut(last: Checkpoint, tables: Sequence[TableProgress]) -> dict[tuple[str, ...], int]:
     """Snapshots of the tables that show every row."""
     lacking = {table.iceberg for table in tables if table.state in LACKING}
-    return {identifier: head for identifier, head in last.snapshots.items() if ".".join(identifier) not in lacking}
+    return {identifier: head for identifier, head in last.cut.heads.items() if ".".join(identifier) not in lacking}
 
 
 def _cut(catalog: str, snapshots: Mapping[tuple[str, ...], int]) -> Iterator[str]:

@@ -85,7 +85,7 @@ def table_progress(
     name: TableName, identifier: tuple[str, ...], head: TableHead | None, last: Checkpoint
 ) -> TableProgress:
     """How far a table is by its metadata, whatever is recorded of its rows; None for one that the catalog lacks."""
-    cut = last.snapshots.get(identifier)
+    cut = last.cut.heads.get(identifier)
     if head is not None and head.stamp and DROPPED_AT in head.stamp.extra and cut is None:
         head = None  # It is another one, which was dropped upstream and is kept.
     if head is None:

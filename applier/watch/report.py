@@ -247,6 +247,7 @@ class StatusReport:
         schema_changes: The newest decisions on DDL, newest first, of `schema_change_count`.
         dead_letters: The newest dead letters, newest first, of `dead_letter_count`.
         cut: Queries that read every table as of `resolved_ts`.
+        cut_at: The moment as of which time travel shows every table at `resolved_ts`, ISO 8601; None where not known.
         stale: Why the tables are stale; () for fresh ones.
         notes: What else deserves a look.
     """
@@ -270,6 +271,7 @@ class StatusReport:
     dead_letters: tuple[LetterReport, ...] = ()
     dead_letter_count: int = 0
     cut: tuple[str, ...] = ()
+    cut_at: str | None = None
     stale: tuple[Trouble, ...] = ()
     notes: tuple[Trouble, ...] = ()
 

@@ -189,7 +189,7 @@ def test_a_table_is_not_shown_without_its_metadata_while_another_one_writes_to_t
 ) -> None:
     """What a commit awaits are its manifests and its list."""
     prepare, tables, head = _in_one_folder(world, storage)
-    prepared = prepare(tables[0], None, _described(Change(), None))
+    prepared = prepare(tables[0], None, _described(Change(), None, 0))
     is_busy = threading.Event()
 
     def decide(method: str, path: str) -> str:
@@ -200,7 +200,7 @@ def test_a_table_is_not_shown_without_its_metadata_while_another_one_writes_to_t
 
     storage.fault = decide
     with ThreadPoolExecutor(1) as pool:
-        other = pool.submit(prepare, tables[1], None, _described(Change(), head))
+        other = pool.submit(prepare, tables[1], None, _described(Change(), head, 0))
         assert is_busy.wait(60)
         with pytest.raises(Py4JJavaError, match="Status Code: 500"):
             prepared.commit()
@@ -223,7 +223,7 @@ def test_files_of_another_writer_do_not_wait_in_a_folder_that_tables_share(
     storage.fault = decide
     transaction = tables[0].newTransaction()
     with ThreadPoolExecutor(1) as pool:
-        other = pool.submit(prepare, tables[1], None, _described(Change(), head))
+        other = pool.submit(prepare, tables[1], None, _described(Change(), head, 0))
         assert is_busy.wait(60)
         transaction.newAppend().commit()
         written = _files(world, endpoint)
@@ -245,7 +245,7 @@ def _in_one_folder(world: World, storage: FaultyStorage) -> tuple[Any, list[Any]
         spark.sql(f"CREATE TABLE {database}.{name} (id BIGINT) USING iceberg {properties}")
         tables.append(java.iceberg.spark.Spark3Util.loadIcebergTable(spark._jsparkSession, f"{database}.{name}"))
     prepare = java.own.PreparedCommit.prepare
-    prepare(tables[1], None, _described(Change(), None)).commit()
+    prepare(tables[1], None, _described(Change(), None, 0)).commit()
     head = tables[1].currentSnapshot()
     storage.fault = lambda method, _path: "403" if method == "DELETE" else ""
     with pytest.raises(Py4JJavaError):  # It is there, and not in memory any more.

@@ -215,7 +215,7 @@ def test_a_table_that_gets_its_first_key_later_stops_no_other(
         with found.running(spark) as pipeline:
             step = advance(pipeline, pipeline.ends())
             decisions = {item.decision for item in pipeline.state.control.decisions() if item.table == LATE}
-            known, cut = pipeline.state.completeness.get(LATE), pipeline.state.checkpoint.snapshots
+            known, cut = pipeline.state.completeness.get(LATE), pipeline.state.checkpoint.cut.heads
 
         assert step.error is None
         assert "without a table" in decisions

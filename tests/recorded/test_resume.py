@@ -149,7 +149,7 @@ class Absence:
             rows = self.found.contents(name)
             assert rows is not None, f"{name} is gone"
             assert expected.bag(rows) == self._rows[before], f"{name} changed while it was parked"
-            assert self.found.identifier(name) not in self.follower.pipeline.state.checkpoint.snapshots
+            assert self.found.identifier(name) not in self.follower.pipeline.state.checkpoint.cut.heads
 
     def problems(self, state: Mapping[str, Any]) -> list[str]:
         """What differs from a recorded state, in tables that are not parked."""
@@ -164,7 +164,7 @@ class Absence:
         here = self.found.tables()
         assert {name: wording.sentence(name, known[name]) for name in here if not known[name].is_live} == {}
         heads = {self.found.identifier(name): self._head(name) for name in here}
-        cut = self.follower.pipeline.state.checkpoint.snapshots
+        cut = self.follower.pipeline.state.checkpoint.cut.heads
         assert {at: cut.get(at) for at in heads} == heads
         left = (f"applier_{self.found.raw['changefeed']['name']}__resume",)
         assert not catalog.namespace_exists(left) or catalog.list_tables(left) == []

@@ -129,7 +129,7 @@ def check(mortal: Mortal) -> None:
             assert differences(found, states[reached]) == [], (
                 f"at resolved ts {reached}, after {mortal.disasters.struck}"
             )
-        assert changed_since(found, pipeline.state.checkpoint.snapshots) == [], "the checkpoint is not one cut"
+        assert changed_since(found, pipeline.state.checkpoint.cut.heads) == [], "the checkpoint is not one cut"
     assert reached >= max(states)
     assert differences(found, states[max(states)]) == []
     assert faults_of(found) == []

@@ -50,4 +50,4 @@ def test_the_cut_shows_a_ddl_that_a_step_before_a_crash_made(
 
     assert lab.problems(pipeline) == []
     name = next(iter(database.at(database.ts)))
-    assert list(pipeline.state.checkpoint.snapshots) == [(lab.namespace(name.database), name.table)]
+    assert list(pipeline.state.checkpoint.cut.heads) == [(lab.namespace(name.database), name.table)]

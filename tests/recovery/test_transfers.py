@@ -4,11 +4,20 @@ from __future__ import annotations
 
 import json
 import random
-from typing import TYPE_CHECKING
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any, cast
 
+import duckdb
+from duckdb_extensions import import_extension  # type: ignore[import-untyped]
+
+from applier.commands.follower import Follower
+from applier.sink.control.rows import TableRequest
+from applier.sink.iceberg.catalog import Catalog
+from applier.sink.upkeep import Upkeep
 from tests.disasters import Crash, Disasters
 from tests.lab import CATALOG, Lab
 from tests.ticdc import Changefeed, Habits
+from tests.upkeep import EAGER
 from tests.upstream import Change, Column, Database, Name
 
 if TYPE_CHECKING:
@@ -50,7 +59,107 @@ def test_total_is_the_same_at_every_recorded_cut(spark: SparkSession, disasters:
     assert any(total != TOTAL for total in torn), "no crash ever fell between the tables: the test shows nothing"
 
 
-def _bank() -> Database:
+def test_total_is_the_same_as_of_the_moment_of_every_checkpoint(spark: SparkSession, disasters: Disasters) -> None:
+    """Plain time travel, one timestamp for both tables: over crashes between commits, each followed by a process that
+    knows the checkpoint alone, over compaction, and over a table that is parked and brought back in a copy.
+    """
+    feed = Changefeed(_bank(300), Habits(partitions=2, resolve=0.4), seed=3)
+    lab = Lab(spark, "moments", feed.database, feed.send(), messages=200, more={"sink": {"threads": 1}})
+    follower: Follower | None = None
+    moments: dict[int, int] = {}
+
+    for turn in range(1000):
+        disasters.mend()
+        if turn % 3 == 1 and turn < _CRASHES:
+            disasters.crash("commit-done", 1)
+        try:
+            follower = follower or Follower(lab.start())
+            step = follower.turn()
+            if turn % 4 == 2:
+                _maintain(follower.pipeline)
+        except Crash:
+            follower, lab.catalog = None, Catalog(spark, CATALOG)
+            # What the crash has left is above the moment of the newest checkpoint.
+            moments |= _checked(lab, moments)
+            continue
+        if turn in _ASKED:
+            assert not follower.requests.carry_out(_request(turn)).is_refused
+        moments |= _checked(lab, moments)
+        if turn > max(_ASKED) and step.complete and not step.moved and not step.resuming:
+            break
+
+    assert [total for total in moments.values() if total != TOTAL] == []
+    assert len(moments) > 5
+    # Checkpoints of before are still shown.
+    assert {at: _total_as_of(spark, lab, at) for at in moments} == moments
+    _check_printed(spark, lab)
+
+
+_CRASHES = 12
+"""Turns in which the process may die: a job that dies in every third turn never ends."""
+
+_ASKED = {6: "park", 9: "resume"}
+"""What is asked for after some turns."""
+
+
+def _request(turn: int) -> TableRequest:
+    return TableRequest(f"request-{turn}", cast("Any", _ASKED[turn]), ("bank.savings",), "a look", "me")
+
+
+def _maintain(pipeline: Pipeline) -> None:
+    """Merge files and manifests; nothing expires, as the moments of old checkpoints are read again."""
+    for writer in pipeline.targets.writers:
+        if writer.head is not None and writer.table.identifier in pipeline.targets.snapshots:
+            upkeep = Upkeep(writer, EAGER)
+            assert upkeep.compact() or upkeep.rewrite_manifests()
+            pipeline.targets.follow(writer)
+
+
+def _checked(lab: Lab, known: dict[int, int]) -> dict[int, int]:
+    """The total at the moment of each checkpoint that lists both tables, where it is not known yet."""
+    found = lab.spark.table(f"{CATALOG}.applier_{lab.name}.checkpoints").collect()
+    listed = [json.loads(row["checkpoint"]) for row in found]
+    moments = {each["cut_at"] for each in listed if len(each["snapshots"]) == 2} - known.keys()
+    return {at: _total_as_of(lab.spark, lab, at) for at in moments}
+
+
+def _total_as_of(spark: SparkSession, lab: Lab, at: int) -> int:
+    moment = datetime.fromtimestamp(at / 1000, tz=UTC).strftime("%Y-%m-%d %H:%M:%S.%f UTC")
+    tables = [f"{CATALOG}.{lab.namespace('bank')}.{name.table}" for name in (CHECKING, SAVINGS)]
+    for table in tables:
+        spark.sql(f"REFRESH TABLE {table}")
+    rows = [row for table in tables for row in spark.sql(f"SELECT * FROM {table} TIMESTAMP AS OF '{moment}'").collect()]
+    assert len(rows) == 2 * ACCOUNTS
+    return sum(int(row["balance"]) for row in rows)
+
+
+def _check_printed(spark: SparkSession, lab: Lab) -> None:
+    """The queries of `applier status --cut`, to the letter, in each engine that runs here."""
+    printed = {engine: lab.status(engine).cut for engine in ("spark", "duckdb", "pyiceberg")}
+    assert all("TIMESTAMP AS OF" in query for query in printed["spark"])
+    rows = [row.asDict() for query in printed["spark"] for row in spark.sql(query.rstrip(";")).collect()]
+    assert (len(rows), sum(row["balance"] for row in rows)) == (2 * ACCOUNTS, TOTAL)
+
+    assert all("snapshot_as_of_timestamp" in line for line in printed["pyiceberg"][-2:])
+    names: dict[str, Any] = {}
+    exec("\n".join(printed["pyiceberg"]), names)  # noqa: S102 - it is what a user pastes
+    assert sum(sum(table["balance"].to_pylist()) for table in names["tables"].values()) == TOTAL
+    names["catalog"].close()
+
+    import_extension("avro")
+    import_extension("iceberg")
+    with duckdb.connect() as duck:
+        found = [row for query in printed["duckdb"] for row in _rows(duck, query)]
+    assert (len(found), sum(row["balance"] for row in found)) == (2 * ACCOUNTS, TOTAL)
+    assert any("snapshot_from_timestamp" in query for query in printed["duckdb"])
+
+
+def _rows(duck: duckdb.DuckDBPyConnection, query: str) -> list[dict[str, Any]]:
+    answer = duck.execute(query)
+    return answer.to_arrow_table().to_pylist() if query.startswith("SELECT") else []
+
+
+def _bank(transfers: int = TRANSFERS) -> Database:
     """Transfers between accounts of two tables, each in one transaction."""
     database, chance = Database(), random.Random(7)
     for name in (CHECKING, SAVINGS):
@@ -58,7 +167,7 @@ def _bank() -> Database:
     rows = [Change(None, {"id": number, "balance": START}) for number in range(ACCOUNTS)]
     database.transact({CHECKING: rows, SAVINGS: rows})
     balances = {name: [START] * ACCOUNTS for name in (CHECKING, SAVINGS)}
-    for _ in range(TRANSFERS):
+    for _ in range(transfers):
         source, target = chance.sample([CHECKING, SAVINGS], 2)
         amount = chance.randint(1, 50)
         changes = {}

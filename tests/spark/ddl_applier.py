@@ -10,6 +10,7 @@ import pyarrow as pa
 from pyspark.sql import SparkSession
 
 from applier.changefeed.change_batch import ChangeBatch, KeylessBatch
+from applier.changefeed.checkpoint import Cut
 from applier.changefeed.event import SchemaChange
 from applier.changefeed.message import Position
 from applier.changefeed.route import Route
@@ -96,7 +97,7 @@ class Applier:
 
     def checkpoint(self) -> None:
         """End a step."""
-        self.state.advance(self.clock, {}, self.targets.snapshots, {}, [])
+        self.state.advance(self.clock, {}, Cut(self.targets.snapshots), {}, [])
 
     def rows(self, table: str) -> list[Row]:
         """Rows of a table, as Spark reads them."""

@@ -136,7 +136,7 @@ def test_a_branch_is_built_compared_and_shown(spark: SparkSession, properties: d
     assert shown.differences == built.differences
     with found.running(spark) as pipeline:
         assert not pipeline.step().moved
-        assert dict(pipeline.state.checkpoint.snapshots) == heads(found)
+        assert dict(pipeline.state.checkpoint.cut.heads) == heads(found)
         catalog: Catalog = pipeline.targets.catalog
         table = catalog.load(found.identifier(name))
         assert table is not None
@@ -248,7 +248,7 @@ def test_a_table_that_is_gone_is_made_anew(
     with found.running(spark) as pipeline:
         pipeline.hold_to_checkpoint()
         assert not pipeline.step().moved
-        assert dict(pipeline.state.checkpoint.snapshots) == heads(found)
+        assert dict(pipeline.state.checkpoint.cut.heads) == heads(found)
         assert pipeline.targets.applied_ts(name) == pipeline.state.resolved_ts
 
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 from pyspark.sql import SparkSession
 
-from applier.changefeed.checkpoint import Checkpoint, Holder, Lease
+from applier.changefeed.checkpoint import Checkpoint, Cut, Holder, Lease
 from applier.changefeed.message import TopicPartition
 from applier.changefeed.position import Reading
 from applier.changefeed.table import Column, ColumnType, TableName, TableVersion
@@ -48,7 +48,7 @@ def following(checkpoint: Checkpoint, offset: int) -> Checkpoint:
         step=checkpoint.step + 1,
         resolved_ts=offset << 18,
         partitions={TopicPartition("shop", 0): Reading(offset)},
-        snapshots={("shop", "orders"): -offset},
+        cut=Cut({("shop", "orders"): -offset}),
     )
 
 

@@ -541,7 +541,7 @@ def test_tables_under_maintenance_equal_the_recording(spark: SparkSession, wareh
                 mended += step.status.notes.get("compacted", 0)
                 step = pipeline.step(ends)
             assert differences(found, state) == [], f"at resolved ts {state['resolved_ts']}"
-            for identifier, snapshot_id in pipeline.state.checkpoint.snapshots.items():
+            for identifier, snapshot_id in pipeline.state.checkpoint.cut.heads.items():
                 table = pipeline.targets.catalog.load(identifier)
                 assert table is not None
                 assert table.has_snapshot(snapshot_id)

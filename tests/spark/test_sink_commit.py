@@ -187,7 +187,7 @@ def test_a_commit_that_comes_while_the_next_attempt_is_prepared(
 
     def commit(table: Table, change: Change, expected: int | None, sending: Callable[[], None]) -> int:
         if not held and change.deletes:
-            described = iceberg._described(change, expected)
+            described = iceberg._described(change, expected, table.after)
             held.append(table.java.own.PreparedCommit.prepare(table.handle, None, described))
             raise CommitFailure("Commit failed", "UncheckedSQLException", "no answer", int(held[0].snapshotId()))
         if len(held) == 1:  # It is made behind the look that found it was not.

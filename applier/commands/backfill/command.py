@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
+from applier.changefeed.checkpoint import Cut
 from applier.changefeed.message import TopicPartition
 from applier.changefeed.position import Reading
 from applier.changefeed.table import TableName
@@ -199,7 +200,7 @@ def catch_up(pipeline: Pipeline, span: Range, driver: Driver) -> Outcome:
     if not state.checkpoint.partitions:
         # It has read nothing yet, and begins with the range, for tables that were loaded before.
         readings = {place: Reading(start, None) for place, (start, _) in span.spans.items()}
-        state.advance(span.above, readings, {}, {}, ())
+        state.advance(span.above, readings, Cut(), {}, ())
     before, start = state.resolved_ts, dict(state.next_offsets)
     pipeline.use_scanner(replace(pipeline.scanner, ceiling=span.upto))
     ends = {place: max(end, start.get(place, end)) for place, end in span.ends.items()}

@@ -10,7 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
 from applier import wording
-from applier.changefeed.checkpoint import Checkpoint
+from applier.changefeed.checkpoint import Checkpoint, Cut
 from applier.changefeed.table import TableName
 from applier.commands.catalog_reader import Lake, LakeTable, open_lake
 from applier.commands.control_reader import ControlView
@@ -92,17 +92,20 @@ def status(
         last = view.checkpoint()
         if last is not None:
             steps = moved(view.recent(last), ORDERS[config.changefeed.order])
-            heads = _heads(lake, last, config)
+            found = _tables(lake, last, config)
+            heads = [
+                (name, place, _head(name, found.get(place), last, config)) for name, place in _places(last, config)
+            ]
             last = with_records(last, {name: head.stamp for name, _, head in heads if head is not None})
             tables = [(name, table_progress(name, place, head, last)) for name, place, head in heads]
             facts = Facts(last, tables, view.decisions(), view.letters(), steps)
             report = compose(
                 config, facts, max_lag_seconds, now_ms, lambda name: _loaded(lake, name, config), is_strict=is_strict
             )
-            if engine == "spark" or not report.cut:
+            if not report.cut:
                 return report
-            cut = queries(engine, config.catalog, in_cut(last, report.tables), lake.metadata_of)
-            return replace(report, cut=cut)
+            cut = Cut(in_cut(last, report.tables), last.cut.at)
+            return replace(report, cut=queries(engine, config.catalog, cut, found, lake.metadata_of))
         report = empty(config, max_lag_seconds, now_ms)
         if epoch := view.lost_epoch():
             lost = f"The control table {'.'.join(view.name(CHECKPOINTS))} is lost: other tables know epoch {epoch}."
@@ -113,19 +116,21 @@ def status(
         return replace(report, stale=(new,))
 
 
-def _heads(lake: Lake, last: Checkpoint, config: Config) -> list[tuple[TableName, tuple[str, ...], TableHead | None]]:
-    names, route = sorted(last.tables), config.route
+def _places(last: Checkpoint, config: Config) -> list[tuple[TableName, tuple[str, ...]]]:
+    return [(name, config.route.identifier(name)) for name in sorted(last.tables)]
+
+
+def _tables(lake: Lake, last: Checkpoint, config: Config) -> dict[tuple[str, ...], LakeTable]:
     with ThreadPoolExecutor(_THREADS) as pool:
-        found = list(pool.map(lambda name: lake.table(route.identifier(name)), names))
-    pairs = zip(names, map(route.identifier, names), found, strict=True)
-    return [(name, place, _head(name, table, last, config)) for name, place, table in pairs]
+        found = pool.map(lambda item: lake.table(item[1]), _places(last, config))
+    return {table.identifier: table for table in found if table is not None}
 
 
 def _head(name: TableName, table: LakeTable | None, last: Checkpoint, config: Config) -> TableHead | None:
     """What the metadata of a table shows; one that was rolled back shows less than the cut."""
     if table is None:
         return None
-    cut = last.snapshots.get(table.identifier)
+    cut = last.cut.heads.get(table.identifier)
     stamp = own_stamp(table.properties, config.changefeed.name)
     has_cut = cut is None or cut in table.snapshots
     return TableHead(table.figures, stamp, has_cut, rollback(name, table, cut, stamp, config))

@@ -162,7 +162,8 @@ def _others(report: StatusReport, choice: Choice) -> Iterator[RenderableType]:
         which = f"{len(report.cut):,} of {counted(len(report.tables), 'table')}" if absent else "all tables"
         without = f", without {several(absent)}" if absent else ""
         read = f"{counted(len(report.cut), 'query', 'queries')} read{'s' if len(report.cut) == 1 else ''}"
-        yield prose(f"{read} {which} as of one moment{without}:")
+        moment = f"one moment, {report.cut_at}" if report.cut_at else "one moment"
+        yield prose(f"{read} {which} as of {moment}{without}:")
         yield line(f"    applier status -c {choice.config} --cut", is_cut=False)
 
 

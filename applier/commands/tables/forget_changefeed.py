@@ -52,7 +52,7 @@ def _forgotten(config: Config, catalog: Catalog, *, take_over: bool) -> list[str
     control = Control.open(catalog, name)
     last, _ = control.take(this_process(unix_ms()), config.run.lease_seconds, take_over=take_over)
     kept = []
-    for identifier in dict.fromkeys([*map(route.identifier, sorted(last.tables)), *last.snapshots]):
+    for identifier in dict.fromkeys([*map(route.identifier, sorted(last.tables)), *last.cut.heads]):
         table = catalog.load(identifier)
         if table is not None and table.setting(CHANGEFEED) == name:
             unset_properties(table, "applier.")

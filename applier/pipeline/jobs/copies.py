@@ -190,7 +190,7 @@ class Copies:
                 raise CopyOutdated(f"Table {table} was written while it was brought back, which begins anew")
         self.main.forget(name)
         if (shown := self.main.writer(name)) is not None:
-            self.main.committed(shown, shown.head)
+            self.main.follow(shown)
 
     def is_outdated(self, name: TableName, own: TableName) -> bool:
         """Whether a copy that was made is gone, or its table was written or replaced since."""

@@ -14,7 +14,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Literal, TypeAlias
 
-from applier.changefeed.checkpoint import Checkpoint, Resuming, has_reached
+from applier.changefeed.checkpoint import Checkpoint, Cut, Resuming, has_reached
 from applier.changefeed.completeness import Completeness, Reason, Why
 from applier.changefeed.message import TopicPartition
 from applier.changefeed.position import FeedPosition, Reading
@@ -134,7 +134,7 @@ class Replay(JobRun):
             else:
                 passed[position.name] = position.passed
         if coming:
-            self.state.advance(self.state.resolved_ts, {}, {}, {}, self.state.ddl.applied, passed)
+            self.state.advance(self.state.resolved_ts, {}, Cut(), {}, self.state.ddl.applied, passed)
             self.pipeline.restore()
 
     def _begin(self, name: TableName, position: FeedPosition) -> None:

@@ -258,7 +258,7 @@ def _list(targets: TargetTables, group: Sequence[Action]) -> None:
     for name in dict.fromkeys(name for action in group for name in touches(action)):
         writer = targets.writer(name)
         if writer is not None:
-            targets.committed(writer, writer.head)
+            targets.follow(writer)
 
 
 def _located(targets: TargetTables, decision: SchemaDecision, group: Sequence[Action]) -> SchemaDecision:

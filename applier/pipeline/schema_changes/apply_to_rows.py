@@ -175,7 +175,7 @@ class RowDdlApplier:
         self.know_again(change, action)
         here = self.targets.writer(name)
         if here is not None:
-            self.targets.committed(here, here.table.snapshot_id)
+            self.targets.follow(here)
 
     def _untruncate(self, change: SchemaChange, action: RecoverTable, live: TableWriter, truncated_at: str) -> None:
         """Make a table of the rows that another one had before it was truncated."""

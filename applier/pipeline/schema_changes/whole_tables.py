@@ -153,7 +153,7 @@ class TableDdl:
         self.targets.renamed(rename.table, rename.to)
         renamed = self.targets.writer(rename.to)
         if renamed is not None:
-            self.targets.committed(renamed, renamed.table.snapshot_id)
+            self.targets.follow(renamed)
 
     def _move(self, writer: TableWriter, to: TableName) -> None:
         self._make_way(to)

@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from applier import wording
-from applier.changefeed.checkpoint import RequestOutcome, Resuming
+from applier.changefeed.checkpoint import Cut, RequestOutcome, Resuming
 from applier.changefeed.completeness import LIVE, Completeness, Reason, Why, incomplete
 from applier.changefeed.position import FeedPosition
 from applier.changefeed.table import TableName
@@ -234,7 +234,7 @@ def _show(state: State, targets: TargetTables, name: TableName, known: Completen
     state.completeness[name] = known
     writer = targets.writer(name)
     if writer is not None:
-        targets.committed(writer, writer.head)
+        targets.follow(writer)
 
 
 def meet(names: Iterable[TableName], ddl: Sequence[Ddl], state: State, targets: TargetTables, config: Config) -> None:
@@ -385,15 +385,16 @@ def write(
     state.keep(kept(state, targets), resuming, handled)
 
 
-def kept(state: State, targets: TargetTables) -> Mapping[tuple[str, ...], int]:
+def kept(state: State, targets: TargetTables) -> Cut:
     """Let the tables say what is known of them, for the checkpoint that is about to say so; the consistent cut.
 
-    Returns:
-        Heads of the tables that show every row at the resolved ts.
+    It has the tables that show every row at the resolved ts, and from here on each snapshot is younger. Maintenance
+    may commit beside a step: its snapshots are younger too, and show the same rows as the heads do.
     """
     table_records.keep(state, targets)
     live = {targets.identifier(name) for name, found in state.completeness.items() if found.is_live}
-    return {identifier: head for identifier, head in targets.snapshots.items() if identifier in live}
+    heads = {identifier: head for identifier, head in targets.snapshots.items() if identifier in live}
+    return Cut(heads, targets.catalog.java.clock.cut())
 
 
 def _recovered(targets: TargetTables, name: TableName, live: Completeness | None) -> Completeness:

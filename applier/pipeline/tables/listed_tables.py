@@ -30,7 +30,7 @@ class ListedTables:
 
     def restore(self, checkpoint: Checkpoint, place: Callable[[TableName], tuple[str, ...]]) -> None:
         """Begin at a checkpoint; `place` is where an upstream table goes."""
-        self._heads = dict(checkpoint.snapshots)
+        self._heads = dict(checkpoint.cut.heads)
         known = {name: tracked.identity for name, tracked in checkpoint.tables.items() if tracked.identity}
         self._identities = {place(name): identity for name, identity in known.items()}
         self.broken.clear()

@@ -102,7 +102,7 @@ class TargetTables:
         self._dropped.clear()
         self.records.clear()
         self.listed.restore(checkpoint, self.identifier)
-        self.snapshots = dict(checkpoint.snapshots)
+        self.snapshots = dict(checkpoint.cut.heads)
         ahead = {}
         for name in names:
             try:
@@ -114,6 +114,8 @@ class TargetTables:
                 continue
             known = writer.known if writer else None
             is_ahead = known is not None and self._is_ahead(name, known, checkpoint)
+            if writer is not None and (is_ahead or not checkpoint.cut.at):
+                writer.table.meet(writer.head)
             if known is None or is_ahead:
                 self.snapshots.pop(self.identifier(name), None)
             if writer is not None and known is not None and is_ahead:
@@ -153,8 +155,7 @@ class TargetTables:
     def applied_ts(self, name: TableName) -> int | None:
         """Resolved ts of the table's last commit that counts; None for a table that no applier has written."""
         writer = self.writer(name)
-        known = writer.known if writer else None
-        return None if known is None else known.resolved_ts
+        return writer.known.resolved_ts if writer and writer.known else None
 
     def covered(self, name: TableName) -> AppliedOffsets:
         """Rows that a table has, by its stamp in a feed in offset order."""
@@ -272,6 +273,11 @@ class TargetTables:
         self._dropped.discard(identifier)
         found = self._writers[identifier] = self.opened(self.maker.make(identifier, version, stamp.entries()))
         return found
+
+    def follow(self, writer: TableWriter) -> None:
+        """Remember the head that a table was found with: an earlier process, a copy or Iceberg itself made it."""
+        writer.table.meet(writer.head)
+        self.committed(writer, writer.head)
 
     def committed(self, writer: TableWriter, snapshot_id: int | None) -> None:
         """Remember the head of a table for the checkpoint."""

@@ -168,6 +168,7 @@ class Committer:
         retrying(TransientError, 0.1, 5)(self.table.refresh)
         for snapshot_id in self._sent:
             if self.table.has_snapshot(snapshot_id):
+                self.table.meet(snapshot_id)
                 return snapshot_id
         self.look()
         return None

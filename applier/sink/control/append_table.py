@@ -51,6 +51,8 @@ class AppendOnlyTable:
     def __init__(self, table: Table, kind: ControlTable) -> None:
         kind.check(table, table.schema)
         self.table = table
+        # It is written beside the steps, and a heartbeat must not wait for the clock.
+        table.is_in_cuts = False
         self._order = kind.order
 
     @staticmethod

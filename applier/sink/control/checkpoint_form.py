@@ -1,4 +1,4 @@
-"""The JSON form of checkpoints, as `schemas/checkpoint/v1.json` describes it.
+"""The JSON form of checkpoints, as `schemas/checkpoint/v2.json` describes it.
 
 The classes are the form: a member that one of them gets is written and read without a word here, save for those of the
 checkpoint itself, which have an order.
@@ -25,7 +25,9 @@ from applier.errors import TerminalError
 from applier.sink.control.tables import other_form
 from applier.wording import WAY_FROM_DAMAGE
 
-FORMAT = 1
+_Object: TypeAlias = dict[str, Any]
+
+FORMAT = 2
 """Version of the JSON form. It rises with the first new member after a release, and with any other change: an older
 reader would drop members that it does not know, and what it writes next would lack them."""
 
@@ -38,17 +40,22 @@ _KEPT = ("name", "version", "place")
 _OWN = ("snapshots", "passed")
 """Members of a checkpoint that are written like no others."""
 
-_GROUPS = ("lease", "feed")
+_GROUPS = ("lease", "feed", "cut")
 """Members of a checkpoint that the form does not have: it has theirs."""
+
+_NAMES = {"heads": "snapshots", "at": "cut_at"}
+"""Members of these that have another name in the form."""
+
+_NEW: Mapping[int, _Object] = {1: {"cut_at": 0}, FORMAT: {}}
+"""By format that is read: members that it lacks, with what they are where they are not known."""
 
 _ORDER = (
     *("epoch", "step", "resolved_ts", "written_at", "holder", "released", "unfenced", "fenced", "partitions", "tables"),
     *("ddl", "topic_ids", "counts", "protocol", "resuming", "handled", "moving", "stopped", "is_lost", "control_rows"),
-    *("homes", *_OWN),
+    *("homes", *_OWN, "cut_at"),
 )
 """The members of a checkpoint as they are written."""
 
-_Object: TypeAlias = dict[str, Any]
 _Identifier = Annotated[tuple[str, ...], msgspec.Meta(min_length=1)]
 
 
@@ -85,7 +92,7 @@ def _written(checkpoint: Checkpoint) -> _Object:
             for name, (path, kind) in _flat().items()
             if name not in _OWN
         },
-        "snapshots": [{"table": table, "snapshot_id": head} for table, head in sorted(checkpoint.snapshots.items())],
+        "snapshots": [{"table": table, "snapshot_id": head} for table, head in sorted(checkpoint.cut.heads.items())],
         "passed": _written_passed(checkpoint.feed.passed),
         "places": places,
     }
@@ -94,9 +101,12 @@ def _written(checkpoint: Checkpoint) -> _Object:
 def _read(written: _Object) -> _Object:
     """The members of a checkpoint, as `msgspec.convert` takes them: names and partitions are tuples, and keys."""
     number = msgspec.convert(written["format"], int)
-    if number != FORMAT:
+    if number not in _NEW:
         raise other_form(f"the newest checkpoint has format {number}")
-    members = _flat()
+    members, new = _flat(), _NEW[number]
+    if new.keys() & written.keys():
+        raise other_form("the newest checkpoint has other members")
+    written = {**written, **new}
     if written.keys() != {"format", "places", *members}:
         raise other_form("the newest checkpoint has other members")
     snapshots, places = _objects(written["snapshots"]), _objects(written["places"])
@@ -106,7 +116,8 @@ def _read(written: _Object) -> _Object:
         "passed": _read_passed(written["passed"]),
     }
     kinds = _members(Checkpoint)
-    return found | {group: {name: found[name] for name in _members(kinds[group])} for group in _GROUPS}
+    theirs = {group: {name: found[_NAMES.get(name, name)] for name in _members(kinds[group])} for group in _GROUPS}
+    return found | theirs
 
 
 @cache
@@ -114,7 +125,8 @@ def _flat() -> dict[str, tuple[str, Any]]:
     """The members of the form of a checkpoint in their order: where a checkpoint has each, and its type."""
     kinds = _members(Checkpoint)
     own = {name: (name, kind) for name, kind in kinds.items() if name not in _GROUPS}
-    theirs = {name: (f"{group}.{name}", of) for group in _GROUPS for name, of in _members(kinds[group]).items()}
+    inner = ((group, name, of) for group in _GROUPS for name, of in _members(kinds[group]).items())
+    theirs = {_NAMES.get(name, name): (f"{group}.{name}", of) for group, name, of in inner}
     return dict(sorted((own | theirs).items(), key=lambda item: _ORDER.index(item[0])))
 
 

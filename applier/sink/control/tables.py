@@ -86,7 +86,7 @@ CHECKPOINTS = ControlTable(
     ],
     order="step",
 )
-"""One row a step; `checkpoint` is the whole of it as JSON (`schemas/checkpoint/v1.json`)."""
+"""One row a step; `checkpoint` is the whole of it as JSON (`schemas/checkpoint/v2.json`)."""
 
 TABLE_VERSIONS = ControlTable(
     "table_versions",

@@ -71,10 +71,13 @@ def commit(table: Table, change: Change, expected: int | None, sending: Callable
     snapshot_id: int | None = None
     try:
         with translated(f"Commit to table {table} failed"):
-            prepared = table.java.own.PreparedCommit.prepare(table.handle, change.begun, _described(change, expected))
+            described = _described(change, expected, table.after)
+            prepared = table.java.own.PreparedCommit.prepare(table.handle, change.begun, described)
             snapshot_id = int(prepared.snapshotId())
             sending()
-            prepared.commit()
+            made_at = int(prepared.commit())
+            if table.is_in_cuts:
+                table.java.clock.meet(made_at)
             if change.begun is not None:
                 table.refresh()
     except JavaError as error:
@@ -82,13 +85,14 @@ def commit(table: Table, change: Change, expected: int | None, sending: Callable
     return snapshot_id
 
 
-def _described(change: Change, expected: int | None) -> str:
+def _described(change: Change, expected: int | None, after: int) -> str:
     """The change in JSON, as `PreparedCommit` reads it."""
     return json.dumps(
         {
             # A column that is dropped and made anew has another id: the values of files of an old schema would be lost.
             "schema": change.schema_id,
             "expected": expected,
+            "after": after,
             "rows": [file.json for file in change.rows],
             "deletes": [file.json for file in change.deletes],
             "replaced": [file.json for file in change.replaced],

@@ -13,6 +13,7 @@ from py4j.protocol import Py4JError, Py4JJavaError
 from applier.errors import OutsideRefused, TransientError
 from applier.runtime.permanent_errors import CATALOG, causes, redacted, refusal, told
 from applier.runtime.places import Places
+from applier.sink.iceberg.clock import Clock
 
 Each: TypeAlias = Callable[[str, Callable[[Any], Any], Sequence[Any]], list[Any]]
 """Does work on many parts in Spark's tasks: takes what it does, in words for messages, the work and the parts."""
@@ -52,11 +53,15 @@ class Java:
     Args:
         session: The session.
         tasks: Its tasks, where they may read and write data files.
+
+    Attributes:
+        clock: The times of the snapshots that it makes.
     """
 
     def __init__(self, session: Any, tasks: FileTasks | None = None) -> None:
         self.session = session
         self.tasks = tasks
+        self.clock = Clock()
         self.jvm: Any = session.sparkContext._jvm
         self.iceberg: Any = _Package(self.jvm.org.apache.iceberg)
         self.own: Any = _Package(self.jvm.applier)

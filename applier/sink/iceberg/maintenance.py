@@ -46,6 +46,8 @@ def compact(table: Table, options: Mapping[str, str], stamp: Stamp, expected: in
     """
     java, handle = table.java, table.handle
     with translated(f"Cannot compact table {table}"):
+        # Iceberg's action knows no clock either.
+        java.own.PreparedCommit.awaitClock(handle.currentSnapshot(), table.after)
         references = handle.manageSnapshots()
         is_left = handle.snapshot(BRANCH) is not None
         (references.replaceBranch if is_left else references.createBranch)(BRANCH, expected).commit()
@@ -72,6 +74,7 @@ def rewrite_manifests(table: Table, stamp: Stamp, expected: int) -> int:
         update = _manifests(table, transaction, stamp, expected).clusterBy(table.java.constant(_FUNCTION, "all"))
         update.commit()
         set_properties(transaction, stamp.entries())
+        table.java.own.PreparedCommit.refuseOld(transaction.table().currentSnapshot(), table.after)
         transaction.commitTransaction()
         table.refresh()
         return int(table.handle.currentSnapshot().summary().get("manifests-created") or 0)
@@ -148,6 +151,9 @@ def _publish(table: Table, stamp: Stamp) -> None:
     handle = table.handle
     transaction = handle.newTransaction()
     head = handle.snapshot(BRANCH)
+    table.java.own.PreparedCommit.refuseOld(head, table.after)
+    # The history of main gets an entry of the time at which this is done.
+    table.java.own.PreparedCommit.awaitClock(head, table.after)
     transaction.manageSnapshots().fastForwardBranch(MAIN, BRANCH).removeBranch(BRANCH).commit()
     if head.summary().get(EPOCH) is None:
         # Of two snapshots that the action makes where it also drops delete files, only the first is stamped.
@@ -161,4 +167,4 @@ def _manifests(table: Table, transaction: Any, stamp: Stamp, expected: int) -> A
     update = transaction.rewriteManifests()
     for key, value in stamp.entries().items():
         update.set(key, value)
-    return update.validateWith(table.java.own.PreparedCommit.fence(str(expected)))
+    return update.validateWith(table.java.own.PreparedCommit.fence(str(expected), table.after))

@@ -23,12 +23,16 @@ class Table:
     """A loaded table. What it says is as of the last `refresh`, `commit` or load; one thread at a time.
 
     The handle is the `org.apache.iceberg.Table`, which files of `sink/iceberg` may use for what is missing here.
+
+    Attributes:
+        is_in_cuts: Checkpoints list its heads, so its snapshots keep to the clock; False for control tables.
     """
 
     def __init__(self, java: Java, handle: Any, identifier: tuple[str, ...]) -> None:
         self.java = java
         self.handle = handle
         self.identifier = identifier
+        self.is_in_cuts = True
         self._facts: dict[str, Any] = {}
         self._identity = ""
 
@@ -161,6 +165,17 @@ class Table:
         """Its head; None while it has no snapshot."""
         head = self._snapshot(MAIN)
         return None if head is None else int(head.snapshotId())
+
+    @property
+    def after(self) -> int:
+        """Unix milliseconds above which its next snapshot must be; -1 where its snapshots are in no cut."""
+        return self.java.clock.after if self.is_in_cuts else -1
+
+    def meet(self, snapshot_id: int | None) -> None:
+        """Let the next cut be at or above the time of a snapshot that another process, or Iceberg itself, has made."""
+        found = None if snapshot_id is None else self._snapshot(snapshot_id)
+        if found is not None and self.is_in_cuts:
+            self.java.clock.meet(int(found.timestampMillis()))
 
     @property
     def figures(self) -> Figures | None:

@@ -23,7 +23,7 @@ def test_a_parked_table_says_since_when_and_that_it_resumes() -> None:
 
 def test_every_reason_has_words_and_a_place_in_the_json_schema() -> None:
     """One without a detail says something too, and a new one is published."""
-    schema = json.loads((Path(__file__).parents[3] / "schemas/checkpoint/v1.json").read_bytes())
+    schema = json.loads((Path(__file__).parents[3] / "schemas/checkpoint/v2.json").read_bytes())
     name = TableName("shop", "a")
     said = [
         wording.sentence(name, Completeness(Reason(why, "7" if "{}" in wording.CLAUSES[why] else ""))) for why in Why

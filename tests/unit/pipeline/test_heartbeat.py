@@ -10,7 +10,7 @@ from typing import cast
 import pytest
 from structlog.testing import capture_logs
 
-from applier.changefeed.checkpoint import Checkpoint, Holder, Lease
+from applier.changefeed.checkpoint import Checkpoint, Cut, Holder, Lease
 from applier.errors import CheckpointConflict, TransientError
 from applier.pipeline.heartbeat import beating
 from applier.pipeline.state import State
@@ -102,7 +102,7 @@ def test_a_beat_that_finds_the_changefeed_taken_is_the_last() -> None:
                 thread.join(60)
         assert running() == []
         with pytest.raises(CheckpointConflict, match="was taken by process 2"):
-            state.advance(9, {}, {}, {}, ())
+            state.advance(9, {}, Cut(), {}, ())
 
     assert [(event["event"], event["error"]) for event in events] == [("changefeed lost", taken.what)]
     assert (found.written, state.checkpoint) == ([], TAKEN)

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from applier.changefeed.checkpoint import Checkpoint, Holder, Lease
+from applier.changefeed.checkpoint import Checkpoint, Cut, Holder, Lease
 from applier.config.settings import MaintenanceSection
 from applier.errors import CheckpointConflict, TransientError
 from applier.pipeline import maintenance
@@ -152,9 +152,9 @@ class Lake:
         """See `TargetTables.side_by_side`."""
         return [work(item) for item in items]
 
-    def committed(self, writer: Any, head: int) -> None:
+    def follow(self, writer: Any) -> None:
         """Take note, as `TargetTables` does."""
-        self.snapshots[writer.table.identifier] = head
+        self.snapshots[writer.table.identifier] = writer.head
 
     def maintenance(self, begin: Callable[[Asking], None] = Asking.run, **settings: Any) -> Maintenance:
         """The maintenance of these tables."""
@@ -168,7 +168,7 @@ CHECKPOINT = Checkpoint(
     step=1,
     resolved_ts=5,
     written_at=0,
-    snapshots={("shop", "t0"): 7},
+    cut=Cut({("shop", "t0"): 7}),
 )
 
 

@@ -10,7 +10,7 @@ from unittest import mock
 import pytest
 
 from applier import wording
-from applier.changefeed.checkpoint import Moving
+from applier.changefeed.checkpoint import Cut, Moving
 from applier.changefeed.completeness import LIVE, Completeness, Reason, Why
 from applier.changefeed.filter import TableFilter, exactly
 from applier.changefeed.position import FeedPosition
@@ -22,6 +22,7 @@ from applier.pipeline.schema_changes import moved_names
 from applier.pipeline.state import State
 from applier.pipeline.step import Pipeline
 from applier.sink.control.rows import TableRequest
+from applier.sink.iceberg.clock import Clock
 
 ORDERS, ITEMS, NOTES = (TableName("shop", name) for name in ("orders", "items", "notes"))
 PLACE = FeedPosition(ORDERS, 7, (), {}, 1)
@@ -37,7 +38,7 @@ def requests(completeness: dict[TableName, Completeness], include: tuple[str, ..
         topics={},
         resolved_ts=9,
         versions={},
-        checkpoint=SimpleNamespace(snapshots={}, handled={}, resuming=None, moving=None),
+        checkpoint=SimpleNamespace(cut=Cut(), handled={}, resuming=None, moving=None),
     )
     targets = SimpleNamespace(
         identifier=str,
@@ -83,12 +84,13 @@ def test_what_the_holder_itself_asks_for_is_kept_in_the_checkpoint_alone(monkeyp
     found = requests(known)
     state, keep = cast("Any", found.main.state), mock.Mock()
     state.keep, cast("Any", found.main.targets).snapshots = keep, {}
+    cast("Any", found.main.targets).catalog = SimpleNamespace(java=SimpleNamespace(clock=Clock()))
     monkeypatch.setattr("applier.pipeline.tables.completeness.table_records.keep", lambda *_: None)
 
     outcome = found.carry_out(TableRequest("one", "resume", ("shop.*",), "", "me"))
 
     assert state.control is None
-    keep.assert_called_once_with({}, None, {"one": outcome})
+    keep.assert_called_once_with(Cut(), None, {"one": outcome})
 
 
 def test_tables_that_resume_together_do_so_or_not_at_all() -> None:

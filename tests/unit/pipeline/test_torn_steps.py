@@ -9,7 +9,7 @@ from unittest import mock
 
 import pytest
 
-from applier.changefeed.checkpoint import Checkpoint, Holder, Lease, Moving
+from applier.changefeed.checkpoint import Checkpoint, Cut, Holder, Lease, Moving
 from applier.changefeed.message import TopicPartition
 from applier.changefeed.position import Reading
 from applier.changefeed.table import TableName
@@ -123,7 +123,7 @@ def test_only_a_step_says_that_the_names_have_come_to_rest(readings: dict[TopicP
     last = Checkpoint(Lease(1, Holder("one", "host-a")), step=5, resolved_ts=7, written_at=0, moving=moving)
     state = State(mock.MagicMock(), last)
 
-    state.advance(9 if readings else 7, readings, {}, {}, ())
+    state.advance(9 if readings else 7, readings, Cut(), {}, ())
 
     assert state.checkpoint.moving == (None if readings else moving)
 
@@ -150,5 +150,5 @@ def test_what_ended_the_last_run_is_over_once_a_step_needs_nothing(outcome: dict
     note_over(pipeline, Step(**{"moved": False, "complete": True, "status": mock.MagicMock(), **outcome}))
     assert (state.checkpoint.stopped is None) == is_over
 
-    state.advance(8, {PLACE: Reading(8, 9)}, {}, {}, ())
+    state.advance(8, {PLACE: Reading(8, 9)}, Cut(), {}, ())
     assert state.checkpoint.stopped is None

@@ -13,7 +13,7 @@ from typing import Any, cast, get_args
 import pytest
 from prometheus_client.parser import text_string_to_metric_families as parsed
 
-from applier.changefeed.checkpoint import Checkpoint, Holder, Lease, Tracked
+from applier.changefeed.checkpoint import Checkpoint, Cut, Holder, Lease, Tracked
 from applier.changefeed.completeness import LIVE, Completeness, Reason, Why
 from applier.changefeed.table import TableName
 from applier.changefeed.ts import from_unix_ms
@@ -153,7 +153,7 @@ def shop(monkeypatch: pytest.MonkeyPatch) -> Shop:
     holder = Holder("a", "host", pid=7, since=NOW_MS - 90_000)
     tables = {ORDERS: Tracked(1, completeness=LIVE), USERS: Tracked(1, completeness=LIVE)}
     heads: dict[tuple[str, ...], int] = {("shop", "orders"): 11}
-    checkpoint = Checkpoint(Lease(3, holder), 9, RESOLVED, NOW_MS - 1000, snapshots=heads, tables=tables)
+    checkpoint = Checkpoint(Lease(3, holder), 9, RESOLVED, NOW_MS - 1000, cut=Cut(heads), tables=tables)
     state = State(cast("Any", control), checkpoint, completeness=dict.fromkeys(tables, LIVE))
     figures = Figures(11, rows=500, files=8, committed_ms=1_699_999_999_000, sequence=40)
     return Shop(Board(settings.parse(CONFIG)), control, state, [FakeWriter(FakeTable(("shop", "orders"), figures))])
@@ -306,7 +306,7 @@ def test_the_state_of_a_table_is_what_its_metadata_shows(
 ) -> None:
     """As `status` has it; and the JVM is asked for what has changed alone, however many steps follow."""
     heads: dict[tuple[str, ...], int] = {} if cut is None else {("shop", "orders"): cut}
-    shop.state.checkpoint = replace(shop.state.checkpoint, snapshots=heads)
+    shop.state.checkpoint = replace(shop.state.checkpoint, cut=Cut(heads))
     shop.writers[0].known = stamp
     shop.begin()
     for _ in range(3):

@@ -31,6 +31,9 @@ import org.apache.iceberg.util.JsonUtil;
  * Janino compiles it, which knows generics only as casts.
  */
 public class PreparedCommit {
+  /** Milliseconds that a commit waits for the clock; Iceberg refuses a snapshot that is older by more as well. */
+  private static final long LONGEST_WAIT = 60000L;
+
   private final Transaction transaction;
   private final long snapshotId;
 
@@ -55,7 +58,8 @@ public class PreparedCommit {
       Map.Entry entry = (Map.Entry) entries.next();
       update.set((String) entry.getKey(), ((JsonNode) entry.getValue()).asText());
     }
-    update.validateWith(new Fence(expected));
+    Fence fence = new Fence(expected, change.get("after").asLong());
+    update.validateWith(fence);
     String folder = CachingFileIO.begin(table);
     Snapshot written = null;
     try {
@@ -65,6 +69,7 @@ public class PreparedCommit {
       // The catalog must not show a snapshot before all of its files are there.
       CachingFileIO.end(folder, written, table.io());
     }
+    refuseOld(written, fence.youngest);
     setProperties(transaction, change.get("properties"), change.get("unset"));
     return new PreparedCommit(transaction, written.snapshotId());
   }
@@ -73,17 +78,56 @@ public class PreparedCommit {
     return snapshotId;
   }
 
-  /** Let the catalog show the snapshot. */
-  public void commit() {
+  /** Let the catalog show the snapshot, and return its time: it is another one where Iceberg had to try again. */
+  public long commit() {
     transaction.commitTransaction();
+    return transaction.table().currentSnapshot().timestampMillis();
   }
 
   /**
    * Lets a commit pass only on the expected head; null where there is none. `validateWith` is the one check of Iceberg
-   * that runs again whenever a commit is tried again over a newer head.
+   * that runs again whenever a commit is tried again over a newer head, and the last one before the snapshot gets its
+   * time: so it is also where a commit waits for the clock, see `awaitClock`.
    */
-  public static SnapshotAncestryValidator fence(String expected) {
-    return new Fence(expected == null ? null : Long.valueOf(expected));
+  public static SnapshotAncestryValidator fence(String expected, long after) {
+    return new Fence(expected == null ? null : Long.valueOf(expected), after);
+  }
+
+  /**
+   * Wait until a new snapshot is younger than the head of its table, and than the moment `after` of the newest cut;
+   * that is -1 for a table that is in none.
+   */
+  public static void awaitClock(Snapshot head, long after) {
+    long youngest = youngest(head, after);
+    try {
+      for (long wait = waiting(System.currentTimeMillis(), youngest); wait > 0L;
+          wait = waiting(System.currentTimeMillis(), youngest)) {
+        Thread.sleep(wait);
+      }
+    } catch (InterruptedException error) {
+      throw new IllegalStateException("the wait for the clock was interrupted");
+    }
+  }
+
+  /** Milliseconds until the clock, which is at `now`, is above a time. */
+  public static long waiting(long now, long time) {
+    long behind = time - now;
+    if (behind > LONGEST_WAIT) {
+      throw new IllegalStateException("the clock of this machine is " + (behind + 999L) / 1000L
+          + " s behind the snapshots of this changefeed: set the clock");
+    }
+    return Math.max(0L, behind + 1L);
+  }
+
+  /** Refuse a snapshot that is not above a time, as the clock was set back while it was made. */
+  public static void refuseOld(Snapshot made, long after) {
+    if (made != null && made.timestampMillis() <= after) {
+      throw new IllegalStateException("the clock of this machine was set back meanwhile");
+    }
+  }
+
+  private static long youngest(Snapshot head, long after) {
+    return head == null || after < 0L ? after : Math.max(after, head.timestampMillis());
   }
 
   private static SnapshotUpdate update(Table table, Transaction transaction, JsonNode change, Long expected)
@@ -183,10 +227,13 @@ public class PreparedCommit {
 
   private static class Fence implements SnapshotAncestryValidator {
     private final Long expected;
+    private final long after;
     private Long seen;
+    private long youngest;
 
-    Fence(Long expected) {
+    Fence(Long expected, long after) {
       this.expected = expected;
+      this.after = after;
     }
 
     /** Janino makes no bridge from `Function.apply`. */
@@ -196,8 +243,14 @@ public class PreparedCommit {
 
     public boolean validate(Iterable ancestors) {
       Iterator newest = ancestors.iterator();
-      seen = newest.hasNext() ? Long.valueOf(((Snapshot) newest.next()).snapshotId()) : null;
-      return Objects.equals(seen, expected);
+      Snapshot head = newest.hasNext() ? (Snapshot) newest.next() : null;
+      seen = head == null ? null : Long.valueOf(head.snapshotId());
+      if (!Objects.equals(seen, expected)) {
+        return false;
+      }
+      youngest = PreparedCommit.youngest(head, after);
+      PreparedCommit.awaitClock(head, after);
+      return true;
     }
 
     public String errorMessage() {

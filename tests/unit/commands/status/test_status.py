@@ -18,7 +18,7 @@ from rich.console import Console
 from typer.testing import CliRunner
 
 from applier import cli, wording
-from applier.changefeed.checkpoint import Checkpoint, Holder, Lease, Stop, Tracked
+from applier.changefeed.checkpoint import Checkpoint, Cut, Holder, Lease, Stop, Tracked
 from applier.changefeed.completeness import LIVE, Completeness, Reason, Why, incomplete
 from applier.changefeed.message import TopicPartition
 from applier.changefeed.position import FeedPosition, Reading
@@ -121,7 +121,7 @@ class Lake:
             resolved_ts=TS,
             written_at=AT + 1000,
             partitions={TopicPartition("shop", 0): Reading(100, TS), TopicPartition("shop", 1): Reading(7, None)},
-            snapshots={("shop", "orders"): snapshot_id},
+            cut=Cut({("shop", "orders"): snapshot_id}),
             tables={ORDERS: Tracked(1, "shop", completeness=LIVE)},
             counts={"rows": 5},
         )
@@ -269,7 +269,7 @@ def test_a_changefeed_that_catches_up_is_not_stale(lake: Lake) -> None:
             written_at=AT + behind * 1000 + step,
             partitions=read,
             counts=counts,
-            snapshots={},
+            cut=Cut(),
             tables={},
         )
 
@@ -279,7 +279,7 @@ def test_a_changefeed_that_catches_up_is_not_stale(lake: Lake) -> None:
     assert told(found.notes) == ("The tables are 2 h behind and catch up, with 1,200,000 messages to read.",)
     assert lake.status(7201, max_lag_seconds=300).verdict == "stale"
     lake.checkpoint(
-        1, step=15, resolved_ts=TS, written_at=AT + 9_900_000, partitions=read, counts=counts, snapshots={}, tables={}
+        1, step=15, resolved_ts=TS, written_at=AT + 9_900_000, partitions=read, counts=counts, cut=Cut(), tables={}
     )
     assert lake.status(9901).verdict == "stale"
 
@@ -287,7 +287,7 @@ def test_a_changefeed_that_catches_up_is_not_stale(lake: Lake) -> None:
 def test_a_changefeed_that_has_just_begun_catches_up(lake: Lake) -> None:
     """Nothing of its feed is applied yet."""
     holder = replace(HOLDER, since=AT)
-    lake.checkpoint(1, resolved_ts=0, partitions={}, snapshots={}, tables={}, lease=replace(HELD, holder=holder))
+    lake.checkpoint(1, resolved_ts=0, partitions={}, cut=Cut(), tables={}, lease=replace(HELD, holder=holder))
 
     assert (lake.status(30).verdict, told(lake.status(30).notes)) == (
         "catching up",
@@ -360,7 +360,7 @@ def test_a_partition_that_never_sent_a_watermark_is_named(lake: Lake) -> None:
 
 def test_nothing_applied_yet_is_stale(lake: Lake) -> None:
     """A first checkpoint without a resolved ts shows nothing."""
-    lake.checkpoint(1, resolved_ts=0, snapshots={}, tables={})
+    lake.checkpoint(1, resolved_ts=0, cut=Cut(), tables={})
 
     assert told(lake.status().stale) == ("No resolved ts has been applied yet.",)
 
@@ -386,7 +386,7 @@ def test_a_table_that_is_gone_makes_the_changefeed_stale(lake: Lake) -> None:
     ("changes", "properties", "stamp", "state"),
     [
         ({}, {}, TS + 5, "ahead"),
-        ({"snapshots": {}}, {}, TS, "empty"),
+        ({"cut": Cut()}, {}, TS, "empty"),
         ({}, {"applier.dropped-at": "7"}, TS, "dropped"),
     ],
 )
@@ -712,7 +712,7 @@ def test_the_newest_steps_are_read_from_the_checkpoints(lake: Lake, monkeypatch:
 
 def test_names_are_quoted_where_they_must_be(lake: Lake) -> None:
     """The queries can be pasted into Spark."""
-    lake.checkpoint(1, tables={}, snapshots={("my-shop", "a`b"): 4})
+    lake.checkpoint(1, tables={}, cut=Cut({("my-shop", "a`b"): 4}))
 
     assert lake.status().cut == ("SELECT * FROM lake.`my-shop`.`a``b` VERSION AS OF 4;",)
 
@@ -815,7 +815,7 @@ def test_without_a_cut_nothing_is_printed_but_the_reason(engine: str, lake: Lake
     """A script does not take the lines that an engine needs first for a cut."""
     parked = Completeness(Reason(Why.BY_HAND, "out of order"), TS, FeedPosition(USERS, TS))
     lake.world.create(("shop", "users"), {"id": pa.int64()})
-    lake.checkpoint(0, snapshots={}, tables={USERS: Tracked(1, completeness=parked)})
+    lake.checkpoint(0, cut=Cut(), tables={USERS: Tracked(1, completeness=parked)})
 
     found = CliRunner().invoke(cli.app, ["status", "-c", str(_file(lake, tmp_path)), "--cut", engine])
 

@@ -8,7 +8,7 @@ from unittest.mock import Mock
 
 import pytest
 
-from applier.changefeed.checkpoint import Checkpoint, Holder, Lease, Tracked
+from applier.changefeed.checkpoint import Checkpoint, Cut, Holder, Lease, Tracked
 from applier.changefeed.route import Route
 from applier.changefeed.table import TableName
 from applier.errors import TableMismatch
@@ -35,7 +35,7 @@ def listed(**identities: str) -> ListedTables:
     found = ListedTables()
     tables = {TableName("shop", name): Tracked(1, identity=identity) for name, identity in identities.items()}
     found.restore(
-        Checkpoint(Lease(1, Holder("t", "h")), 1, 5, 0, snapshots={A: 1, B: 2}, tables=tables), Route(ROUTE).identifier
+        Checkpoint(Lease(1, Holder("t", "h")), 1, 5, 0, cut=Cut({A: 1, B: 2}), tables=tables), Route(ROUTE).identifier
     )
     return found
 

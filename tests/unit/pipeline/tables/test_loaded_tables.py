@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from applier.changefeed.checkpoint import Cut
 from applier.changefeed.completeness import Completeness, Reason, Why
 from applier.changefeed.filter import TableFilter
 from applier.changefeed.position import FeedPosition
@@ -40,7 +41,7 @@ def _main(known: Completeness) -> Any:
         unsettled={},
         unsaid={},
         control=SimpleNamespace(decisions=list, letters=list),
-        checkpoint=SimpleNamespace(snapshots={}, is_lost=False),
+        checkpoint=SimpleNamespace(cut=Cut(), is_lost=False),
     )
     config = SimpleNamespace(filter=TableFilter(("*.*",)), path="applier.toml")
     return SimpleNamespace(state=state, targets=targets, config=config)

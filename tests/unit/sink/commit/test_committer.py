@@ -29,6 +29,7 @@ class FakeTable:
         self.snapshots = list(snapshots)
         self.properties = dict(OURS)
         self.failures = 0
+        self.met: list[int] = []
         self.schema: Any = type("Schema", (), {"id": 0})()
         self.on_refresh: Callable[[], None] = lambda: None
 
@@ -47,6 +48,10 @@ class FakeTable:
     def has_snapshot(self, number: int) -> bool:
         """Whether it is kept."""
         return any(item.id == number for item in self.snapshots)
+
+    def meet(self, number: int) -> None:
+        """Take note of its time."""
+        self.met.append(number)
 
     def history(self, start: int | None = None) -> Iterator[Snapshot]:
         """The snapshots from one on."""
@@ -180,7 +185,7 @@ def test_a_file_that_a_task_has_written_to_another_disk_is_not_committed(tmp_pat
     """The table would have a file that nobody can read: its rows would be lost, those of a compaction as well."""
     here, there = tmp_path / "here.parquet", tmp_path / "there.parquet"
     here.touch()
-    table, sending = mock.MagicMock(), mock.Mock()
+    table, sending = mock.MagicMock(after=0), mock.Mock()
     found = [DataFile(f"file:{here}", "parquet", 1, 1), DataFile("s3://b/x", "parquet", 1, 1)]
 
     prepared.commit(table, Change(found), None, sending)

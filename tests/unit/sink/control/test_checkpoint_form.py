@@ -9,6 +9,7 @@ import pytest
 
 from applier.changefeed.checkpoint import (
     Checkpoint,
+    Cut,
     Feed,
     Holder,
     Lease,
@@ -26,7 +27,7 @@ from applier.errors import TableMismatch, TerminalError
 from applier.sink.control.checkpoint_form import from_json, to_json
 from applier.wording import WAY_FROM_OTHER_FORM
 
-SCHEMA = Path(__file__).parents[4] / "schemas" / "checkpoint" / "v1.json"
+SCHEMA = Path(__file__).parents[4] / "schemas" / "checkpoint" / "v2.json"
 
 FULL = Checkpoint(
     Lease(
@@ -40,7 +41,7 @@ FULL = Checkpoint(
     resolved_ts=470606911607668736,
     written_at=1795250000000,
     partitions={TopicPartition("shop", 0): Reading(41, 470606911607668736), TopicPartition("shop", 1): Reading(7)},
-    snapshots={("shop", "orders"): -5218431879254321, ("a.b", "c d"): 9},
+    cut=Cut({("shop", "orders"): -5218431879254321, ("a.b", "c d"): 9}, 1795249999999),
     feed=Feed(
         topic_ids={"shop": "q3Xl5cEGTbSdiAVFJkXW0g"},
         passed={
@@ -85,6 +86,7 @@ TABLES = replace(
 )
 FULLEST = replace(TABLES, resuming=Resuming("job", TABLES))
 WRITTEN: dict[str, object] = json.loads(to_json(FULL))
+MEMBERS = ("unfenced", "homes", "places", "cut_at")
 
 
 @pytest.mark.parametrize("checkpoint", [FULL, FULLEST, Checkpoint(Lease(1, Holder("t", "h")), 0, 0, 0)])
@@ -100,6 +102,22 @@ def test_the_json_form_is_the_published_one() -> None:
         described["additionalProperties"] = False
     jsonschema.validate(json.loads(to_json(FULLEST)), schema)
     assert schema["$defs"]["Checkpoint"]["properties"].keys() == json.loads(to_json(FULLEST)).keys()
+
+
+def test_a_checkpoint_from_before_the_moment_of_the_cut_does_not_know_it() -> None:
+    """Format 1, which version 0.1.0 wrote, is read, also in a checkpoint that is in one; the next step finds it out."""
+    old = json.loads(to_json(FULLEST), object_hook=_of_format_1)
+
+    found = from_json(json.dumps(old))
+
+    unknown = Cut(FULL.cut.heads)
+    assert (found.cut, found.resuming) == (unknown, Resuming("job", replace(TABLES, cut=unknown)))
+    assert replace(found, cut=FULL.cut, resuming=FULLEST.resuming) == FULLEST
+
+
+def _of_format_1(found: dict[str, object]) -> dict[str, object]:
+    """A checkpoint as that format has it; anything else as it is."""
+    return {**{name: found[name] for name in found if name != "cut_at"}, "format": 1} if "format" in found else found
 
 
 def test_what_many_tables_share_and_what_is_empty_is_not_written_again() -> None:
@@ -121,9 +139,12 @@ def test_what_many_tables_share_and_what_is_empty_is_not_written_again() -> None
 @pytest.mark.parametrize(
     "other",
     [
-        *({**WRITTEN, "format": number} for number in (0, 2, 4, 6, 7, 8)),
+        *({**WRITTEN, "format": number} for number in (0, 1, 3, 4, 6, 7, 8)),
         {**WRITTEN, "new": 1},
-        *({name: WRITTEN[name] for name in WRITTEN if name != missing} for missing in ("unfenced", "homes", "places")),
+        *(
+            {name: WRITTEN[name] for name in WRITTEN if name != missing}
+            for missing in ("unfenced", "homes", "places", "cut_at")
+        ),
         {**WRITTEN, "resuming": {"job": "job", "progress": {**WRITTEN, "format": 7}}},
     ],
 )
