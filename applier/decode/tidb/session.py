@@ -17,7 +17,7 @@ _CONNECT_SECONDS = 10
 _ANSWER_SECONDS = 300
 """Longest wait for the next bytes of an answer: TiDB may look through a large range for its first row."""
 
-_LOGIN = "Check user and password in upstream.url."
+_LOGIN = "Check user and password in upstream.url, and upstream.cert where the user needs a certificate."
 
 _GRANT = "Let the user read the tables: GRANT SELECT ON DATABASE.* TO USER. Or leave them out in tables.include."
 

@@ -20,7 +20,7 @@ from applier.decode.tidb.range_reader import RangeReader
 from applier.decode.tidb.session import MomentGone
 from applier.decode.tidb.table_ranges import order_of
 from applier.decode.tidb.tidb_export import TidbExport
-from applier.errors import ConfigError, OutsideRefused, Unreachable
+from applier.errors import ConfigError, OutsideRefused, TransientError, Unreachable
 from tests import expected
 from tests.integration.tidb import corpus, ranged
 from tests.services.tidb import Tidb
@@ -195,6 +195,24 @@ def test_rights_are_those_of_the_user(tidb: Tidb) -> None:
     assert refusal.value.what == f"TiDB 127.0.0.1:{tidb.port} cannot be read: the user may not read a table."
     with pytest.raises(OutsideRefused, match="it refuses user or password"):
         _found(tidb, user="stranger")
+
+
+def test_a_connection_that_is_lost_is_one_to_make_again(tidb: Tidb) -> None:
+    """In the midst of rows: the range can be read once more."""
+    name = TableName(KEYS, "long")
+    tidb.run(f"CREATE TABLE {KEYS}.long (id int PRIMARY KEY AUTO_INCREMENT, v text)")
+    tidb.run(*[f"INSERT INTO {KEYS}.long (v) SELECT REPEAT('x', 9000) FROM {KEYS}.numbers"] * 2)
+    now = _found(tidb)
+    (part,) = now.files[name]
+    rows = reader(now, name).texts(part)
+    assert next(rows).num_rows
+    (own,) = [row[0] for row in tidb.rows("SHOW PROCESSLIST") if row[7] and "FROM `keys_by_sql`.`long`" in row[7]]
+    tidb.run(f"KILL {own}")
+
+    with pytest.raises(TransientError, match="The connection to TiDB .* was lost"):
+        list(rows)
+
+    assert sum(table.num_rows for table in reader(now, name).texts(part)) == 2 * ranged.ROWS
 
 
 def test_a_host_that_is_not_there_is_named() -> None:

@@ -104,7 +104,15 @@ def _replay(name: str, tso: int, upstream: dict[str, str], lake: dict[str, str],
     watermark = {"type": "TIDB_WATERMARK", "es": 1, "ts": 1, "_tidb": {"watermarkTs": tso + 1}}
     value = {"id": 0, "database": "", "table": "", "isDdl": False, "sql": "", "data": None, "old": None, **watermark}
     text = base64.b64encode(json.dumps(value).encode()).decode()
-    record = {"topic": "feed", "partition": 0, "offset": 0, "timestamp": 1, "key": None, "value": text, "headers": []}
+    record = {
+        "topic": "feed",
+        "partition": 0,
+        "offset": 0,
+        "timestamp": tso >> 18,
+        "key": None,
+        "value": text,
+        "headers": [],
+    }
     with gzip.open(feed, "wt") as file:
         file.write(json.dumps(record) + "\n")
     raw = {
