@@ -17,6 +17,15 @@ _CONNECT_SECONDS = 10
 _ANSWER_SECONDS = 300
 """Longest wait for the next bytes of an answer: TiDB may look through a large range for its first row."""
 
+_SETTINGS = {
+    # In other modes names come in other quotes, and a comparison with a zero date fits no row.
+    "sql_mode": "''",
+    "time_zone": "'+00:00'",
+    # The server may have a limit for all sessions: the rows behind it would be lost.
+    "sql_select_limit": str((1 << 64) - 1),
+    "max_execution_time": "0",
+}
+
 _LOGIN = "Check user and password in upstream.url, and upstream.cert where the user needs a certificate."
 
 _GRANT = "Let the user read the tables: GRANT SELECT ON DATABASE.* TO USER. Or leave them out in tables.include."
@@ -97,8 +106,8 @@ def session(login: Login, tso: int | None = None) -> Iterator[Session]:
     connection = _connected(login)
     try:
         found = Session(connection, login)
-        # Without it names would come in other quotes, and zero dates in literals be refused.
-        found.rows("SET sql_mode = '', time_zone = '+00:00'")
+        found.rows("SET NAMES utf8mb4")
+        found.rows(f"SET {', '.join(f'{name} = {value}' for name, value in _SETTINGS.items())}")
         if tso is not None:
             # From here on the server refuses to write as well.
             found.rows(f"SET @@tidb_snapshot = '{tso}'")

@@ -197,6 +197,22 @@ def test_rights_are_those_of_the_user(tidb: Tidb) -> None:
         _found(tidb, user="stranger")
 
 
+@pytest.mark.parametrize(
+    ("setting", "own"), [("sql_select_limit", 5), ("max_execution_time", 1), ("sql_mode", "'ANSI_QUOTES'")]
+)
+def test_settings_of_the_server_change_nothing(setting: str, own: object, found: TidbExport, tidb: Tidb) -> None:
+    """All rows are read, and names understood, whatever holds for other sessions."""
+    name = TableName(KEYS, "pairs")
+    before = tidb.rows(f"SELECT @@GLOBAL.{setting}")[0][0]
+    tidb.run(f"SET GLOBAL {setting} = {own}")
+    try:
+        again = _found(tidb, found.tso)
+        assert again.texts == found.texts
+        assert len(rows(again, name)) == ranged.ROWS
+    finally:
+        tidb.run(f"SET GLOBAL {setting} = '{before}'" if setting == "sql_mode" else f"SET GLOBAL {setting} = {before}")
+
+
 def test_a_connection_that_is_lost_is_one_to_make_again(tidb: Tidb) -> None:
     """In the midst of rows: the range can be read once more."""
     name = TableName(KEYS, "long")
