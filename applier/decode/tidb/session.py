@@ -28,21 +28,27 @@ _SETTINGS = {
 
 _LOGIN = "Check user and password in upstream.url, and upstream.cert where the user needs a certificate."
 
+_NO_TIDB = "Name a TiDB from v5.0 on in upstream.url."
+
 _GRANT = "Let the user read the tables: GRANT SELECT ON DATABASE.* TO USER. Or leave them out in tables.include."
 
-_MEANS: dict[int, tuple[type[ApplierError], str, str]] = {
-    1044: (OutsideRefused, "the user may not read a database", _GRANT),
-    1045: (OutsideRefused, "it refuses user or password", _LOGIN),
-    1130: (OutsideRefused, "it refuses log-ins from this host", "Let the user of upstream.url come from this host."),
-    1142: (OutsideRefused, "the user may not read a table", _GRANT),
-    1143: (OutsideRefused, "the user may not read a column of a table", _GRANT),
-    1227: (OutsideRefused, "the user lacks a right", _GRANT),
-    1698: (OutsideRefused, "it refuses user or password", _LOGIN),
-    2026: (OutsideRefused, "it offers no TLS", "Remove upstream.ca, or let TiDB have a certificate."),
-    3159: (OutsideRefused, "it takes no connection without TLS", "Set upstream.ca."),
-    8052: (ConfigError, "it takes the TSO for none", "Give --at the TSO of a moment."),
+_MEANS = {
+    1044: ("the user may not read a database", _GRANT),
+    1045: ("it refuses user or password", _LOGIN),
+    1130: ("it refuses log-ins from this host", "Let the user of upstream.url come from this host."),
+    1142: ("the user may not read a table", _GRANT),
+    1143: ("the user may not read a column of a table", _GRANT),
+    1193: ("it is no TiDB, or an old one", _NO_TIDB),
+    1227: ("the user lacks a right", _GRANT),
+    1305: ("it is no TiDB, or an old one", _NO_TIDB),
+    1698: ("it refuses user or password", _LOGIN),
+    2026: ("it offers no TLS", "Remove upstream.ca, or let TiDB have a certificate."),
+    3159: ("it takes no connection without TLS", "Set upstream.ca."),
 }
 """By the number of an error that passes for no time: what it means for a user."""
+
+_PASSING = (1040, 1053, 1203, 1317)
+"""Too many connections, a server that ends, and a query that was killed: another try may find it otherwise."""
 
 _GONE = (8055, 9006)
 """The moment lies before what garbage collection has left."""
@@ -193,11 +199,9 @@ def _meaning(login: Login, error: Exception) -> ApplierError:
     if "future time" in str(text):
         return ConfigError([f"The TSO of --at lies after the newest one of TiDB {login.address}: give an earlier one."])
     if number in _MEANS:
-        kind, meant, hint = _MEANS[number]
-        if kind is ConfigError:
-            return ConfigError([f"TiDB {login.address} cannot be read: {meant}. {hint}"])
-        return kind(f"TiDB {login.address} cannot be read: {meant}.", hint)
-    if isinstance(number, int) and 0 < number < 2000:
+        meant, hint = _MEANS[number]
+        return OutsideRefused(f"TiDB {login.address} cannot be read: {meant}.", hint)
+    if isinstance(number, int) and 0 < number < 2000 and number not in _PASSING:
         what = f"TiDB {login.address} refuses to be read with error {number}."
         return OutsideRefused(what, "The log of TiDB says more.")
     said = f" (error {number})" if number else ""

@@ -41,6 +41,8 @@ def _error(number: int, text: str, cause: Exception | None = None) -> Any:
             "reached: Name or service not known.",
         ),
         (_error(2003, "", ssl.SSLError(1, "x")), OutsideRefused, "is not one that upstream.ca signed for this host."),
+        (_error(1040, "Too many connections"), TransientError, "TiDB db:4000 was lost (error 1040)."),
+        (_error(1305, "FUNCTION does not exist"), OutsideRefused, "it is no TiDB, or an old one."),
         (_error(2013, "Lost connection"), TransientError, "The connection to TiDB db:4000 was lost (error 2013)."),
         (_error(9002, "TiKV server timeout"), TransientError, "The connection to TiDB db:4000 was lost (error 9002)."),
         (pymysql.InterfaceError(0, ""), TransientError, "The connection to TiDB db:4000 was lost."),
