@@ -269,12 +269,15 @@ def backfill(  # noqa: PLR0913 - each is an option
 @app.command(
     epilog=examples("load -c applier.toml --plan", "load -c applier.toml --from /exports/shop --tables 'shop.*'")
 )
-def load(
+def load(  # noqa: PLR0913 - each is an option
     config: ConfigFile,
     *,
     export: Annotated[
         str | None,
-        typer.Option("--from", help="Folder of a Dumpling export. Default: upstream.dump of the configuration."),
+        typer.Option("--from", help="Folder of a Dumpling export. Default: upstream.dump, or upstream.url."),
+    ] = None,
+    at: Annotated[
+        int | None, typer.Option("--at", min=1, help="TSO of the rows of upstream.url. Default: now.", metavar="TSO")
     ] = None,
     tables: Tables = "",
     plan: Annotated[bool, typer.Option("--plan", help="Show what would be loaded, and do nothing.")] = False,
@@ -282,17 +285,17 @@ def load(
     take_over: TakeOver = False,
     log_level: LogLevel = "warning",
 ) -> None:
-    """Begin on a database that has rows already, or load tables again: from a Dumpling export, also beside `run`."""
+    """Begin on a database that has rows already, or load tables again: from an export or a TiDB, also beside `run`."""
     rules = rules_of(tables)
     loaded = _loaded(config, log_level, takes=False)
     from applier.commands.load.command import load as bring  # noqa: PLC0415
     from applier.commands.load.command import planned  # noqa: PLC0415
 
     if plan:
-        for line in planned(loaded, export, rules, again=again):
+        for line in planned(loaded, export, rules, at=at, again=again):
             say(line)
         return
-    done = bring(loaded, export, rules, say, again=again, take_over=take_over)
+    done = bring(loaded, export, rules, say, at=at, again=again, take_over=take_over)
     say(done.what)
     for sentence in done.refused:
         print(escaped(sentence), file=sys.stderr)

@@ -1,4 +1,4 @@
-"""What the configuration says of the upstream beside the feed: a folder with CREATE TABLE texts, or with an export."""
+"""What the configuration says of the upstream beside the feed: folders of CREATE TABLE texts or exports, or a TiDB."""
 
 from __future__ import annotations
 
@@ -6,10 +6,13 @@ import gzip
 import zlib
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Literal
+from typing import Annotated, Literal
+
+from pydantic import ConfigDict, Field, model_validator
 
 from applier.changefeed.filter import TableFilter
-from applier.config.section import Section, Zone
+from applier.config.login import Login
+from applier.config.section import Section, Zone, refuse
 from applier.ddl.schema_files import is_schema_file, read_schemas
 from applier.ddl.schema_tracker import Tables
 from applier.errors import ConfigError, SchemaChangeRefused
@@ -42,6 +45,8 @@ _EXPORT = "Export the tables with `tiup dumpling --no-data -o DIR`, and name tha
 class UpstreamSection(Section):
     """The upstream itself, for what no message says."""
 
+    model_config = ConfigDict(hide_input_in_errors=True)
+
     schemas: str | None = None
     """Folder with CREATE TABLE texts as Dumpling writes them (`DATABASE.TABLE-schema.sql`), of the moment at which the
     changefeed starts. Tables whose CREATE TABLE the feed does not hold take from them what rows lack. Not for `simple`,
@@ -51,6 +56,39 @@ class UpstreamSection(Section):
     knows. `applier load` reads its rows, and tables take what rows lack from its CREATE TABLE texts."""
     csv: CsvSection = CsvSection()
     """How its CSV files are written, where that is not Dumpling's default."""
+    url: Annotated[str | None, Field(repr=False)] = None
+    """The TiDB from which `applier load` reads rows by SQL, `mysql://USER:${PASSWORD}@HOST:4000`; the password stands
+    as it is, also where it holds `@` or `%`. Needs the package PyMySQL (`pip install 'applier[mysql]'`)."""
+    ca: str | None = None
+    """PEM file of the certificate authority of that TiDB: the connection is encrypted, and the certificate of the host
+    is checked. Without it, no certificate is checked."""
+    cert: str | None = None
+    """PEM file of the client certificate, where TiDB asks for one."""
+    key: str | None = None
+    """PEM file of the key of `cert`."""
+
+    @model_validator(mode="after")
+    def _check(self) -> UpstreamSection:
+        problems = {}
+        if self.url is not None:
+            try:
+                Login.parse(self.url)
+            except ValueError as error:
+                problems["url"] = str(error)
+            if self.dump is not None:
+                problems["dump"] = "remove it or upstream.url: `applier load` reads one of them (or `--from DIR`)"
+        for name in ("ca", "cert", "key"):
+            if getattr(self, name) is not None and self.url is None:
+                problems[name] = "is for upstream.url, which is not set"
+        if self.url is not None and (self.cert or self.key) and not (self.ca and self.cert and self.key):
+            problems["cert"] = "needs key and ca as well: a client certificate is sent over TLS alone"
+        refuse(problems)
+        return self
+
+    @property
+    def login(self) -> Login | None:
+        """The TiDB that is asked; None without one."""
+        return None if self.url is None else Login.parse(self.url, self.ca, self.cert, self.key)
 
 
 def supplied_tables(section: UpstreamSection, include: Sequence[str]) -> Tables:

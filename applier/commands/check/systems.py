@@ -13,6 +13,7 @@ from applier.commands.catalog_reader import catalog_properties, open_lake
 from applier.commands.check.report import SystemAnswer, Verdict
 from applier.commands.control_reader import ControlView, newest_checkpoint
 from applier.commands.init.look import Findings, shown
+from applier.config.login import Login
 from applier.config.registry import RegistrySection
 from applier.config.settings import Config
 from applier.config.upstream import supplied_tables
@@ -22,6 +23,7 @@ from applier.consume.source import Source
 from applier.consume.spark import KafkaTopics, topics_alone
 from applier.decode.dump.export import Export
 from applier.decode.registry.client import SchemaRegistry
+from applier.decode.tidb.tidb_export import TidbExport
 from applier.decode.values.dates import NAMELESS_HINT
 from applier.errors import ApplierError, ConfigError, DecodeError, OutsideRefused, SourceLost, TransientError
 from applier.pipeline.first_look import lost_catalog, new_lake
@@ -95,6 +97,8 @@ def _all(config: Config, found: Systems) -> Iterator[tuple[str, Parts]]:
         yield "storage", [("storage", lambda: _storage(config, place))]
     if config.upstream.dump or config.upstream.schemas:
         yield "export", [("export", lambda: _export(config))]
+    if (login := config.upstream.login) is not None:
+        yield "TiDB", [("TiDB", lambda: _tidb(config, login))]
 
 
 def _java(config: Config) -> Parts:
@@ -211,3 +215,8 @@ def _export(config: Config) -> str:
         return f"{counted(number, 'table is', 'tables are')} declared in {section.schemas}."
     found = Export.find(section.dump)
     return f"{counted(len(list(found.tables)), 'table')} in {section.dump}, of resolved ts {found.tso}."
+
+
+def _tidb(config: Config, login: Login) -> str:
+    found = TidbExport.find(login, None, config.filter.admits)
+    return f"{counted(len(list(found.tables)), 'table')} at {login.address}, of which the changefeed may load rows."

@@ -1,1 +1,1 @@
-"""Command `load`: begin on a database that has rows already, or load single tables again, from a Dumpling export."""
+"""Command `load`: begin on a database that has rows already, or load single tables again."""

@@ -17,7 +17,7 @@ from applier.changefeed.message import TopicPartition
 from applier.changefeed.position import Reading
 from applier.changefeed.table import TableName
 from applier.commands.follower import Follower
-from applier.commands.load.outlook import Opened, megabytes, opened, reach, unproven
+from applier.commands.load.outlook import Opened, gone_on, megabytes, opened, reach, unproven
 from applier.commands.plan.read_only_pipeline import looking
 from applier.commands.tables.command import Say, accepted, is_held, requested, waited
 from applier.config.settings import Config
@@ -80,10 +80,13 @@ _UNFINISHED = "What is loaded so far stays: give the same command again, which g
 _NOTHING = LoadOutcome("Nothing is left to load.", ())
 
 
-def planned(config: Config, address: str | None, rules: Sequence[str], *, again: bool = False) -> list[str]:
+def planned(
+    config: Config, address: str | None, rules: Sequence[str], *, at: int | None = None, again: bool = False
+) -> list[str]:
     """What `load` would read and show, one sentence each; it writes nothing, and raises what it would refuse."""
-    export, left = opened(config, address, rules), list[str]()
+    export, left = opened(config, address, rules, at), list[str]()
     with looking(config) as pipeline:
+        export = gone_on(config, pipeline, export, rules, at)
         lines = export.lines()
         export = _lacking(pipeline, export, left.append, again=again)
         if not export.names:
@@ -104,6 +107,7 @@ def load(
     rules: Sequence[str],
     say: Say,
     *,
+    at: int | None = None,
     again: bool = False,
     take_over: bool = False,
 ) -> LoadOutcome:
@@ -120,15 +124,15 @@ def load(
         CheckpointConflict: Another process loads the same tables.
         TransientError: Something outside did not answer.
     """
-    export = opened(config, address, rules)
-    for line in export.lines():
-        say(line)
+    export = opened(config, address, rules, at)
     if not take_over and is_held(config):
-        return _beside(config, export, say, again=again)
+        with looking(config) as pipeline:
+            return _beside(pipeline, _shown(gone_on(config, pipeline, export, rules, at), say), say, again=again)
     with (
         stop_signals(config.run.stop_seconds, _UNFINISHED) as stop,
         assembled(config, take_over=take_over) as pipeline,
     ):
+        export = _shown(gone_on(config, pipeline, export, rules, at), say)
         export = _lacking(pipeline, export, say, again=again)
         if not export.names:
             is_followed = pipeline.state.resolved_ts > export.export.tso
@@ -195,16 +199,23 @@ def _led_on(main: Pipeline, export: Opened, say: Say) -> Mapping[TopicPartition,
     return readings
 
 
-def _beside(config: Config, export: Opened, say: Say, *, again: bool) -> LoadOutcome:
+def _shown(export: Opened, say: Say) -> Opened:
+    for line in export.lines():
+        say(line)
+    return export
+
+
+def _beside(pipeline: Pipeline, export: Opened, say: Say, *, again: bool) -> LoadOutcome:
+    config = pipeline.config
+
     def ask(request: TableRequest) -> str:
         return waited(config, request, say, comes_back=request.kind == "loaded")
 
-    with looking(config) as pipeline:
-        export = _lacking(pipeline, export, say, again=again)
-        if not export.names:
-            return _NOTHING
-        _led_on(pipeline, export, say)
-        return _brought(pipeline, export, say, ask, stop_signals(config.run.stop_seconds, _UNFINISHED))
+    export = _lacking(pipeline, export, say, again=again)
+    if not export.names:
+        return _NOTHING
+    _led_on(pipeline, export, say)
+    return _brought(pipeline, export, say, ask, stop_signals(config.run.stop_seconds, _UNFINISHED))
 
 
 def _brought(

@@ -13,7 +13,7 @@ _KEYS = {
     "changefeed": re.compile(r"claim_check"),
     "source": re.compile(r"archive"),
     "source.kafka": re.compile(r"kafka\..*\.location"),
-    "upstream": re.compile(r"schemas|dump"),
+    "upstream": re.compile(r"schemas|dump|ca|cert|key"),
     "registry": re.compile(r"ca|client_cert|client_key"),
     "catalog": re.compile(r"uri|warehouse|.*[.-]file"),
     "http": re.compile(r"certificate|key"),

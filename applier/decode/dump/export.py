@@ -113,6 +113,11 @@ class Export:
     texts: Mapping[TableName, str]
     files: Mapping[TableName, tuple[File, ...]]
 
+    @property
+    def title(self) -> str:
+        """What it is, for people."""
+        return f"Export {self.address}"
+
     def version(self, name: TableName) -> TableVersion:
         """A table as the export declares it."""
         found = self.tables.get(name)

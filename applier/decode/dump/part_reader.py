@@ -10,7 +10,7 @@ import pyarrow.parquet as pq
 
 from applier.changefeed.table import TableVersion
 from applier.changefeed.types import TypeRules
-from applier.decode.dump.blocks import blocks
+from applier.decode.dump.blocks import blocks, parts
 from applier.decode.dump.csv_form import CsvForm
 from applier.decode.dump.csv_rows import read_csv
 from applier.decode.dump.export import File
@@ -30,6 +30,10 @@ class PartReader:
     form: CsvForm
     version: TableVersion
     rules: TypeRules
+
+    def parts(self, file: File, size: int) -> tuple[File, ...]:
+        """What tasks read of a file: see `blocks.parts`."""
+        return parts(file, self.form, size)
 
     def columns(self, file: File) -> tuple[str, ...]:
         """Names of the columns whose values the file holds, in the table's case.

@@ -6,21 +6,26 @@ import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, cast
 
 import msgspec
 
 from applier.changefeed.applied_offsets import AppliedOffsets
 from applier.changefeed.packing import packed
 from applier.changefeed.table import TableName, TableVersion, fold
+from applier.config.login import Login
 from applier.decode.dump.csv_form import CsvForm
-from applier.decode.dump.export import Export, File
+from applier.decode.dump.export import Export
 from applier.decode.dump.file_columns import export_of_missing, missing
 from applier.decode.dump.part_reader import PartReader
+from applier.decode.tidb.range_reader import RangeReader
+from applier.decode.tidb.table_ranges import order_of
+from applier.decode.tidb.tidb_export import TidbExport
 from applier.errors import CheckpointConflict, TableMismatch, TerminalError, ValueRefused
 from applier.pipeline.jobs.copies import Copies
 from applier.pipeline.load.generated import Generated
 from applier.pipeline.load.key_order import KeyRange, are_apart
-from applier.pipeline.load.spark import PART_BYTES, Staged, has_twice, stage_files
+from applier.pipeline.load.spark import PART_BYTES, Part, Reader, Staged, has_twice, stage_files
 from applier.pipeline.tables.changefeed import ADOPTED
 from applier.pipeline.tables.loads import LOADED, LoadRecord, route
 from applier.pipeline.tables.target_tables import TargetTables
@@ -30,6 +35,9 @@ from applier.sink.commit.stamp import OFFSETS, Stamp
 from applier.sink.format.types import METADATA_COLUMNS
 from applier.sink.tidb_partitions.expression import Inexact
 from applier.sink.write.table_writer import TableWriter
+
+if TYPE_CHECKING:
+    from applier.decode.dump.export import File
 
 GROUP_BYTES = 512 << 20
 """Bytes of files that one commit takes, or more where that is less than one part for each core: after a kill at most so
@@ -48,18 +56,18 @@ class LoadStopped(TerminalError):
 
 @dataclass(frozen=True, slots=True)
 class Loader:
-    """Loads the tables of an export aside; readers see nothing of it.
+    """Loads the tables of an export, or of a TiDB, aside; readers see nothing of it. Parts of a table are its files.
 
     Args:
         targets: The tables as readers see them.
-        form: How its CSV files are written.
+        form: How its CSV files are written, or where the TiDB is.
         told: Takes progress.
         stop: Once it is set, no further group of files is begun.
     """
 
     targets: TargetTables
-    export: Export
-    form: CsvForm
+    export: Export | TidbExport
+    form: CsvForm | Login
     told: Told = lambda name, rows, size: None
     stop: threading.Event = field(default_factory=threading.Event)
     copies: Copies = field(init=False)
@@ -96,7 +104,7 @@ class Loader:
 
     def _load(self, name: TableName) -> None:
         version = self.version(name)
-        files = self.export.files.get(name, ())
+        files: Sequence[Part] = self.export.files.get(name, ())
         self._refuse_keyless(version)
         refuse_names(version)
         self._refuse_generated(version, files)
@@ -112,7 +120,7 @@ class Loader:
                 logger().info("table loaded", table=str(name), files=len(files), resolved_ts=self.export.tso)
                 return
 
-    def _go_on(self, version: TableVersion, files: Sequence[File]) -> None:
+    def _go_on(self, version: TableVersion, files: Sequence[Part]) -> None:
         """Load what is not loaded yet.
 
         Raises:
@@ -144,11 +152,13 @@ class Loader:
             what = f"Table {version.name} has no key: offset order does not show which of its rows the feed repeats."
             raise ValueRefused(what, "Let TiCDC send watermarks, or leave the table out in tables.include.")
 
-    def _refuse_generated(self, version: TableVersion, files: Sequence[File]) -> None:
+    def _refuse_generated(self, version: TableVersion, files: Sequence[Part]) -> None:
         """Refuse a table with a column that no file holds and nothing else gives exactly."""
         reader, generated = self._reader(version)
+        if isinstance(reader, RangeReader) or not files:
+            return
         try:
-            for name in missing(version, reader.columns(files[0])) if files else ():
+            for name in missing(version, reader.columns(cast("File", files[0]))):
                 generated.expression(name)
         except Inexact as error:
             what = f"The export lacks a stored generated column of table {version.name}, and {error}."
@@ -156,10 +166,13 @@ class Loader:
             hint = f"Remove its files, export it into the same folder with `{command}`, and load it."
             raise ValueRefused(what, hint) from None
 
-    def _reader(self, version: TableVersion) -> tuple[PartReader, Generated]:
+    def _reader(self, version: TableVersion) -> tuple[Reader, Generated]:
         rules = self.copies.targets.maker.rules
         text = self.export.texts.get(version.name, "")
-        return PartReader(self.export.address, self.form, version, rules), Generated(version, rules, text)
+        generated = Generated(version, rules, text)
+        if isinstance(self.form, Login):
+            return RangeReader(self.form, self.export.tso, version, rules, order_of(version, text)), generated
+        return PartReader(self.export.address, self.form, version, rules), generated
 
     def version(self, name: TableName) -> TableVersion:
         """A table as the export declares it; its number is the TSO, as no message has it."""
@@ -172,7 +185,8 @@ class Loader:
         load = None if writer is None else LoadRecord.told_by(writer.table.properties)
         files, partitioning = self.export.files.get(name, ()), self.export.tables.partitioning(name)
         tso, described, form = self.export.tso, version.to_json(), repr(self.form)
-        fresh = LoadRecord(name, tso, 0, len(files), described, partitioning, is_unique=not files, form=form)
+        bounds = self.export.bounds.get(name, ()) if isinstance(self.export, TidbExport) else ()
+        fresh = LoadRecord(name, tso, 0, len(files), described, partitioning, not files, form, bounds)
         begun = None if load is None else msgspec.structs.replace(load, files=0, is_unique=not files)
         if writer is not None and load is not None and begun == fresh:
             return writer, load
@@ -192,7 +206,7 @@ class Loader:
             entries |= {ADOPTED: "true", OFFSETS: AppliedOffsets().to_text()}
         return entries
 
-    def _staged(self, writer: TableWriter, version: TableVersion, group: Sequence[File]) -> Staged:
+    def _staged(self, writer: TableWriter, version: TableVersion, group: Sequence[Part]) -> Staged:
         staged = stage_files(self.targets.catalog.java.session, writer.table, *self._reader(version), group)
         failpoints.reach("load-staged")
         return staged

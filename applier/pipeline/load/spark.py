@@ -4,15 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 import pyarrow as pa
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from applier.decode.dump.blocks import parts
 from applier.decode.dump.export import File
 from applier.decode.dump.part_reader import PartReader
+from applier.decode.tidb.range_reader import RangeReader
+from applier.decode.tidb.table_ranges import TableRange
 from applier.errors import OutsideRefused, ValueRefused
 from applier.pipeline.load.generated import Generated
 from applier.pipeline.load.key_order import KeyRange
@@ -33,6 +34,11 @@ _HELD_BYTES = 2 * PART_BYTES
 """Bytes of rows in memory that a task sorts and writes at once: those of a part, and some of a file in one part."""
 
 
+Reader: TypeAlias = "PartReader | RangeReader"
+
+Part: TypeAlias = "File | TableRange"
+
+
 class Staged(NamedTuple):
     """What a job, or a task of it, has written.
 
@@ -48,13 +54,13 @@ class Staged(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class LoadTask:
-    """Writes a file of an export, or a part of one, in any process."""
+    """Writes a file of an export, a part of one, or a range of a TiDB, in any process."""
 
-    reader: PartReader
+    reader: Reader
     generated: Generated
     writer: FileWriter
 
-    def __call__(self, file: File) -> Staged:
+    def __call__(self, file: Any) -> Staged:
         """What it has written.
 
         Raises:
@@ -65,7 +71,7 @@ class LoadTask:
         except Inexact as error:
             raise ValueRefused(f"File {file.name} lacks a stored generated column, and {error}.") from None
 
-    def _staged(self, file: File) -> Staged:
+    def _staged(self, file: Any) -> Staged:
         layout, key = self.writer.layout, self.reader.version.key
         files, found, keys = list[DataFile](), 0, KeyRange()
         held, size = list[pa.Table](), 0
@@ -84,7 +90,7 @@ class LoadTask:
 
 
 def stage_files(
-    session: SparkSession, table: Table, reader: PartReader, generated: Generated, files: Sequence[File]
+    session: SparkSession, table: Table, reader: Reader, generated: Generated, files: Sequence[Any]
 ) -> Staged:
     """Write the rows of some files to data files that a commit can add, sorted by key.
 
@@ -98,7 +104,7 @@ def stage_files(
         what = f"Table {table} cannot be loaded: Python does not reach its files at {table.location}."
         hint = "Install the package that PyIceberg needs for them, set its properties under [catalog], and load again."
         raise OutsideRefused(what, hint)
-    read = [part for file in files for part in parts(file, reader.form, PART_BYTES)]
+    read = [part for file in files for part in reader.parts(file, PART_BYTES)]
     task = LoadTask(reader, generated, FileWriter(table.file_layout, storage))
     outcomes = map_in_tasks(session, f"load rows of table {table}", task, read)
     return Staged(

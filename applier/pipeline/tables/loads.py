@@ -29,6 +29,7 @@ class LoadRecord(msgspec.Struct, frozen=True, omit_defaults=True):
         partitioning: How it is partitioned upstream.
         is_unique: No two rows of the table have one key; not known before all files are in it.
         form: How its files are read: rows that were read in another way do not count.
+        bounds: Keys at which a table of a TiDB was cut into ranges, which count as files.
     """
 
     name: TableName
@@ -39,6 +40,7 @@ class LoadRecord(msgspec.Struct, frozen=True, omit_defaults=True):
     partitioning: Partitioning | None = None
     is_unique: bool = False
     form: str = ""
+    bounds: tuple[tuple[str, ...], ...] = ()
 
     @property
     def is_complete(self) -> bool:

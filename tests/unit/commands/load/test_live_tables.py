@@ -73,7 +73,12 @@ def test_a_plan_says_what_the_load_would_leave_alone(monkeypatch: pytest.MonkeyP
     looking = mock.MagicMock()
     looking.return_value.__enter__.return_value = _pipeline()
     export: Any = SimpleNamespace(
-        address="/e", tso=10, files={}, version=lambda _: SimpleNamespace(columns=()), size=lambda _: 0
+        address="/e",
+        title="Export /e",
+        tso=10,
+        files={},
+        version=lambda _: SimpleNamespace(columns=()),
+        size=lambda _: 0,
     )
     monkeypatch.setattr(command, "looking", looking)
     monkeypatch.setattr(command, "opened", lambda *_: Opened(export, CsvForm(), [FED]))

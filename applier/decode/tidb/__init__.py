@@ -1,0 +1,1 @@
+"""Reads rows of a TiDB as of one moment, by SQL."""

@@ -1,0 +1,97 @@
+"""Reads the rows of a key range as of one moment, as text that TiDB prints, and types them as those of an export."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+
+from applier.changefeed.table import Column, TableVersion
+from applier.changefeed.types import TypeRules
+from applier.config.login import Login
+from applier.decode.dump.typed_rows import typed
+from applier.decode.tidb.session import meaning, session
+from applier.decode.tidb.table_ranges import Order, TableRange, quoted
+from applier.decode.tidb.tidb_export import place
+from applier.errors import RELOAD, ValueRefused
+
+BLOCK_BYTES = 4 << 20
+"""Bytes of rows that are typed at once."""
+
+_MOST_ROWS = 1024
+"""Rows that are fetched before their size is looked at; fewer where the last ones were large."""
+
+
+@dataclass(frozen=True, slots=True)
+class RangeReader:
+    """Reads the ranges of one table as of a TSO; each in a connection of its own."""
+
+    login: Login
+    tso: int
+    version: TableVersion
+    rules: TypeRules
+    order: Order
+
+    def parts(self, part: TableRange, size: int) -> tuple[TableRange, ...]:  # noqa: ARG002 - a range is one part already
+        """What tasks read of a range."""
+        return (part,)
+
+    @property
+    def columns(self) -> tuple[Column, ...]:
+        """Columns whose values are read: virtual generated ones have no values in any feed."""
+        return tuple(column for column in self.version.columns if column.generated != "virtual")
+
+    def query(self, part: TableRange) -> str:
+        """What shows the rows of a range."""
+        cells = ", ".join(map(_cell, self.columns))
+        rows = f"{place(self.version.name)} WHERE {part.condition}"
+        return f"SELECT {cells} FROM {rows} ORDER BY {self.order.by}"  # noqa: S608 - names and literals are quoted
+
+    def read(self, part: TableRange) -> Iterator[tuple[pa.Table, int]]:
+        """The rows of a range in bounded blocks, with the number of zero dates that became NULL.
+
+        Raises:
+            ValueRefused: A value does not fit its column.
+            MomentGone, OutsideRefused: TiDB no longer holds the moment, or refuses to show the table.
+            TransientError: TiDB is not there, or was lost.
+        """
+        where = f"In range {part.number} of table {self.version.name}"
+        try:
+            for rows in self.texts(part):
+                yield typed(rows, self.version, self.rules, "raw", "UTC")
+        except ValueRefused as refusal:
+            raise ValueRefused(f"{where}: {refusal.what}", refusal.hint or RELOAD) from None
+        except (ValueError, pa.ArrowException) as error:
+            reason = str(error).partition("\n")[0]
+            raise ValueRefused(f"{where}, rows cannot be read: {reason}.", RELOAD) from None
+
+    def texts(self, part: TableRange) -> Iterator[pa.Table]:
+        """The same as TiDB prints them: a `binary` column for each column."""
+        names = [column.name for column in self.columns]
+        with session(self.login, self.tso) as asked, asked.streamed(self.query(part)) as cursor:
+            held, size, step = list[pa.Table](), 0, 1
+            while True:
+                with meaning(self.login):
+                    rows = cursor.fetchmany(step)
+                if not rows:
+                    break
+                held.append(_table(names, rows))
+                size += held[-1].nbytes
+                step = max(1, min(_MOST_ROWS, BLOCK_BYTES * len(rows) // max(1, held[-1].nbytes)))
+                if size >= BLOCK_BYTES:
+                    yield pa.concat_tables(held)
+                    held, size = [], 0
+            if held:
+                yield pa.concat_tables(held)
+
+
+def _table(names: Sequence[str], rows: Sequence[Any]) -> pa.Table:
+    return pa.table([pa.array(cells, pa.binary()) for cells in zip(*rows, strict=True)], names=list(names))
+
+
+def _cell(column: Column) -> str:
+    # As text, FLOAT comes with six digits.
+    name = quoted(column.name)
+    return f"CAST({name} AS DOUBLE)" if column.type.name == "float" else name
