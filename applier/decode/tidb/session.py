@@ -26,6 +26,9 @@ _SETTINGS = {
     "max_execution_time": "0",
 }
 
+_TIMES = {"tidb_enable_external_ts_read": "OFF", "tidb_read_staleness": "0"}
+"""Settings, which old versions lack, of another moment that TiDB reads as of, whatever tidb_snapshot says."""
+
 _LOGIN = "Check user and password in upstream.url, and upstream.cert where the user needs a certificate."
 
 _NO_TIDB = "Name a TiDB from v5.0 on in upstream.url."
@@ -43,12 +46,16 @@ _MEANS = {
     1305: ("it is no TiDB, or an old one", _NO_TIDB),
     1698: ("it refuses user or password", _LOGIN),
     2026: ("it offers no TLS", "Remove upstream.ca, or let TiDB have a certificate."),
+    8175: ("a query takes more memory than it may", "Raise tidb_mem_quota_query of TiDB."),
     3159: ("it takes no connection without TLS", "Set upstream.ca."),
 }
 """By the number of an error that passes for no time: what it means for a user."""
 
 _PASSING = (1040, 1053, 1203, 1317)
 """Too many connections, a server that ends, and a query that was killed: another try may find it otherwise."""
+
+_OWN = 3000
+"""From here on numbers are those of servers; those below, from 2000 on, are of the connection."""
 
 _GONE = (8055, 9006)
 """The moment lies before what garbage collection has left."""
@@ -113,7 +120,10 @@ def session(login: Login, tso: int | None = None) -> Iterator[Session]:
     try:
         found = Session(connection, login)
         found.rows("SET NAMES utf8mb4")
-        found.rows(f"SET {', '.join(f'{name} = {value}' for name, value in _SETTINGS.items())}")
+        own = ", ".join(f"'{name}'" for name in _TIMES)
+        known = [name for name, _ in found.texts(f"SHOW VARIABLES WHERE variable_name IN ({own})")]
+        settings = _SETTINGS | {name: _TIMES[name] for name in known}
+        found.rows(f"SET {', '.join(f'{name} = {value}' for name, value in settings.items())}")
         if tso is not None:
             # From here on the server refuses to write as well.
             found.rows(f"SET @@tidb_snapshot = '{tso}'")
@@ -204,5 +214,7 @@ def _meaning(login: Login, error: Exception) -> ApplierError:
     if isinstance(number, int) and 0 < number < 2000 and number not in _PASSING:
         what = f"TiDB {login.address} refuses to be read with error {number}."
         return OutsideRefused(what, "The log of TiDB says more.")
+    if isinstance(number, int) and number >= _OWN:
+        return TransientError(f"TiDB {login.address} answers with error {number}.", "The log of TiDB says more.")
     said = f" (error {number})" if number else ""
     return TransientError(f"The connection to TiDB {login.address} was lost{said}.")

@@ -44,7 +44,7 @@ def _error(number: int, text: str, cause: Exception | None = None) -> Any:
         (_error(1040, "Too many connections"), TransientError, "TiDB db:4000 was lost (error 1040)."),
         (_error(1305, "FUNCTION does not exist"), OutsideRefused, "it is no TiDB, or an old one."),
         (_error(2013, "Lost connection"), TransientError, "The connection to TiDB db:4000 was lost (error 2013)."),
-        (_error(9002, "TiKV server timeout"), TransientError, "The connection to TiDB db:4000 was lost (error 9002)."),
+        (_error(9002, "TiKV server timeout"), TransientError, "TiDB db:4000 answers with error 9002."),
         (pymysql.InterfaceError(0, ""), TransientError, "The connection to TiDB db:4000 was lost."),
         (ConnectionResetError(104, "x"), TransientError, "The connection to TiDB db:4000 was lost."),
         (
