@@ -15,13 +15,15 @@ from applier.decode.dump.typed_rows import typed
 from applier.decode.tidb.session import meaning, session
 from applier.decode.tidb.table_ranges import Order, TableRange, quoted
 from applier.decode.tidb.tidb_export import place
-from applier.errors import RELOAD, ValueRefused
+from applier.errors import ValueRefused
 
 BLOCK_BYTES = 4 << 20
 """Bytes of rows that are typed at once."""
 
-_MOST_ROWS = 1024
-"""Rows that are fetched before their size is looked at; fewer where the last ones were large."""
+_MEND = "Correct the value in TiDB and load the table again, or leave it out in tables.include."
+
+_CELL_BYTES = 8
+"""What a cell counts beside its text, as NULL and small numbers take memory too."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,29 +64,30 @@ class RangeReader:
             for rows in self.texts(part):
                 yield typed(rows, self.version, self.rules, "raw", "UTC")
         except ValueRefused as refusal:
-            raise ValueRefused(f"{where}: {refusal.what}", refusal.hint or RELOAD) from None
+            raise ValueRefused(f"{where}: {refusal.what}", refusal.hint or _MEND) from None
         except (ValueError, pa.ArrowException) as error:
             reason = str(error).partition("\n")[0]
-            raise ValueRefused(f"{where}, rows cannot be read: {reason}.", RELOAD) from None
+            raise ValueRefused(f"{where}, rows cannot be read: {reason}.", _MEND) from None
 
     def texts(self, part: TableRange) -> Iterator[pa.Table]:
         """The same as TiDB prints them: a `binary` column for each column."""
         names = [column.name for column in self.columns]
         with session(self.login, self.tso) as asked, asked.streamed(self.query(part)) as cursor:
-            held, size, step = list[pa.Table](), 0, 1
             while True:
                 with meaning(self.login):
-                    rows = cursor.fetchmany(step)
+                    rows = _block(cursor)
                 if not rows:
-                    break
-                held.append(_table(names, rows))
-                size += held[-1].nbytes
-                step = max(1, min(_MOST_ROWS, BLOCK_BYTES * len(rows) // max(1, held[-1].nbytes)))
-                if size >= BLOCK_BYTES:
-                    yield pa.concat_tables(held)
-                    held, size = [], 0
-            if held:
-                yield pa.concat_tables(held)
+                    return
+                yield _table(names, rows)
+
+
+def _block(cursor: Any) -> list[tuple[bytes | None, ...]]:
+    """The next rows, of `BLOCK_BYTES` and one row at the most; none at the end."""
+    rows, size = list[tuple[bytes | None, ...]](), 0
+    while size < BLOCK_BYTES and (row := cursor.fetchone()) is not None:
+        rows.append(row)
+        size += sum(_CELL_BYTES + len(cell or b"") for cell in row)
+    return rows
 
 
 def _table(names: Sequence[str], rows: Sequence[Any]) -> pa.Table:
