@@ -24,7 +24,7 @@ from applier.config.settings import Config
 from applier.errors import TerminalError
 from applier.pipeline.build import assembled
 from applier.pipeline.load.begin import begin, is_unstarted
-from applier.pipeline.load.loading import Loader
+from applier.pipeline.load.loading import Loader, mark_of
 from applier.pipeline.step import Pipeline
 from applier.pipeline.tables.loads import LoadRecord
 from applier.runtime.figures import counted, span
@@ -188,7 +188,8 @@ def _is_live(main: Pipeline, name: TableName) -> bool:
 def _has_rows(main: Pipeline, export: Opened, name: TableName) -> bool:
     table = main.targets.catalog.load(main.targets.identifier(name))
     load = None if table is None else LoadRecord.told_by(table.properties)
-    return load is not None and load.is_complete and (load.tso, load.form) == (export.export.tso, repr(export.form))
+    own = (export.export.tso, repr(export.form), mark_of(export.export, name))
+    return load is not None and load.is_complete and (load.tso, load.form, load.mark) == own
 
 
 def _led_on(main: Pipeline, export: Opened, say: Say) -> Mapping[TopicPartition, Reading]:

@@ -20,6 +20,7 @@ from applier.decode.dump.export import Export
 from applier.decode.tidb.session import KEEP, MomentGone
 from applier.decode.tidb.tidb_export import TidbExport
 from applier.errors import ConfigError, TerminalError, TransientError
+from applier.pipeline.load.loading import mark_of
 from applier.pipeline.since import first_resolved, newest
 from applier.pipeline.step import Pipeline
 from applier.pipeline.tables.loads import find
@@ -117,7 +118,7 @@ def _of_tidb(config: Config, login: Login, rules: Sequence[str], tso: int | None
 def gone_on(config: Config, main: Pipeline, begun: Opened, rules: Sequence[str], at: int | None) -> Opened:
     """Tables of a TiDB as of the moment, and in the parts, of a load of them that has begun and not ended.
 
-    If TiDB does not hold that moment any more, the load begins anew.
+    If TiDB does not hold that moment any more, or is another cluster, the load begins anew.
     """
     if not isinstance(begun.export, TidbExport):
         return begun
@@ -126,10 +127,12 @@ def gone_on(config: Config, main: Pipeline, begun: Opened, rules: Sequence[str],
     tso = max((load.tso for load in loads), default=begun.export.tso)
     try:
         same = begun if tso == begun.export.tso else opened(config, None, rules, tso)
-    except MomentGone:
+    except (MomentGone, ConfigError):
         return begun
-    bounds = {load.name: load.bounds for load in loads if load.tso == tso and load.name in same.names}
-    return replace(same, export=cast("TidbExport", same.export).cut_at(bounds))
+    export = cast("TidbExport", same.export)
+    own = [load for load in loads if load.name in same.names and load.mark == mark_of(export, load.name)]
+    bounds = {load.name: load.bounds for load in own if load.tso == tso}
+    return replace(same, export=export.cut_at(bounds)) if bounds else begun
 
 
 def _means(config: Config, rules: Sequence[str]) -> Callable[[TableName], bool]:

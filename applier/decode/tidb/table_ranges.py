@@ -61,9 +61,12 @@ class Order(NamedTuple):
         """All columns, as SQL lists them."""
         return ", ".join(map(quoted, self.names))
 
-    def bound(self, row: Sequence[bytes | None]) -> Bound:
-        """The bound at which a row begins."""
-        return tuple(_literal(cell or b"", column) for cell, column in zip(row, self.cut, strict=True))
+    def bound(self, row: Sequence[bytes | None]) -> Bound | None:
+        """The bound at which a row begins; None for one that no literal holds, as its text is no UTF-8."""
+        try:
+            return tuple(_literal(cell or b"", column) for cell, column in zip(row, self.cut, strict=True))
+        except UnicodeDecodeError:
+            return None
 
     def ranges(self, bounds: Sequence[Bound], size: int) -> tuple[TableRange, ...]:
         """All rows of a table of a size, cut at bounds that SQL has sorted."""

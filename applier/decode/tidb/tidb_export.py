@@ -16,6 +16,9 @@ from applier.errors import ConfigError, SchemaChangeRefused
 
 _SYSTEM = ("mysql", "information_schema", "performance_schema", "metrics_schema", "inspection_schema", "sys")
 
+_MOST_REGIONS = 1_000_000
+"""Regions of a table that are looked at: more than one has."""
+
 REGION_BYTES = 96 << 20
 """What TiKV makes a region of; what counts where TiDB has no statistics of a table."""
 
@@ -32,6 +35,7 @@ class TidbExport:
         texts: These texts.
         bounds: Where each table is cut.
         files: The ranges of each table.
+        marks: What tells each table from one of the same name in another cluster.
         kept_for: How long TiDB keeps what was there before: `tidb_gc_life_time`.
     """
 
@@ -42,6 +46,7 @@ class TidbExport:
     texts: Mapping[TableName, str]
     bounds: Mapping[TableName, tuple[Bound, ...]]
     files: Mapping[TableName, tuple[TableRange, ...]]
+    marks: Mapping[TableName, str]
     kept_for: str
 
     @property
@@ -98,14 +103,14 @@ def _now(login: Login) -> int:
 
 def _found(asked: Session, tso: int, admits: Callable[[TableName], bool]) -> TidbExport:
     without = ", ".join(f"'{name}'" for name in _SYSTEM)
-    sizes = {
-        TableName(database, table): int(size or 0)
-        for database, table, size in asked.texts(
-            "SELECT table_schema, table_name, data_length FROM information_schema.tables WHERE table_type = "  # noqa: S608
-            f"'BASE TABLE' AND LOWER(table_schema) NOT IN ({without})"
+    held = {
+        TableName(database, table): (int(size or 0), f"{number} {changed}")
+        for database, table, size, number, changed in asked.texts(
+            "SELECT table_schema, table_name, data_length, tidb_table_id, create_time FROM information_schema.tables "  # noqa: S608
+            f"WHERE table_type = 'BASE TABLE' AND LOWER(table_schema) NOT IN ({without})"
         )
     }
-    names = sorted(name for name in sizes if admits(name))
+    names = sorted(name for name in held if admits(name))
     texts = {name: asked.texts(f"SHOW CREATE TABLE {place(name)}")[0][1] for name in names}
     tables = _declared(asked.login, texts)
     kept_for = asked.texts("SELECT @@GLOBAL.tidb_gc_life_time")[0][0]
@@ -114,8 +119,9 @@ def _found(asked: Session, tso: int, admits: Callable[[TableName], bool]) -> Tid
         order = order_of(version, texts[name])
         sampled = _sampled(asked, name, order)
         bounds[name] = thinned(sampled)
-        files[name] = order.ranges(bounds[name], sizes[name] or REGION_BYTES * max(1, len(sampled)))
-    return TidbExport(asked.login, tso, tuple(sorted(sizes)), tables, texts, bounds, files, kept_for)
+        files[name] = order.ranges(bounds[name], held[name][0] or REGION_BYTES * max(1, len(sampled)))
+    marks = {name: mark for name, (_, mark) in held.items()}
+    return TidbExport(asked.login, tso, tuple(sorted(held)), tables, texts, bounds, files, marks, kept_for)
 
 
 def _declared(login: Login, texts: Mapping[TableName, str]) -> Tables:
@@ -136,8 +142,19 @@ def _sampled(asked: Session, name: TableName, order: Order) -> Sequence[Bound]:
     """The first row of each region, in the order in which SQL compares them; [] for a table that is not cut."""
     if not order.cut:
         return []
-    sample = f"SELECT {order.columns} FROM {place(name)} TABLESAMPLE REGIONS()"  # noqa: S608 - names are quoted
-    return [order.bound(row) for row in asked.rows(f"{sample} ORDER BY {order.columns}")]
+    bounds = map(order.bound, asked.rows(sample_of(name, order)))
+    return [bound for bound in bounds if bound is not None]
+
+
+def sample_of(name: TableName, order: Order) -> str:
+    """What shows the first row of each region, sorted."""
+    own = [quoted(column) for column in order.names[: len(order.cut)]]
+    cells = ", ".join(f"{column} AS c{number}" for number, column in enumerate(own))
+    by = ", ".join(f"c{number}" for number, _ in enumerate(own))
+    sample = f"SELECT {cells} FROM {place(name)} TABLESAMPLE REGIONS() LIMIT {_MOST_REGIONS}"  # noqa: S608 - names are quoted
+    # Versions of TiDB take a sample for sorted where it is not, of partitions or of unsigned numbers, and rows between
+    # bounds that fall would be read twice. No order passes a LIMIT.
+    return f"SELECT {by} FROM ({sample}) AS sampled ORDER BY {by}"  # noqa: S608 - see above
 
 
 def place(name: TableName) -> str:

@@ -186,7 +186,8 @@ class Loader:
         files, partitioning = self.export.files.get(name, ()), self.export.tables.partitioning(name)
         tso, described, form = self.export.tso, version.to_json(), repr(self.form)
         bounds = self.export.bounds.get(name, ()) if isinstance(self.export, TidbExport) else ()
-        fresh = LoadRecord(name, tso, 0, len(files), described, partitioning, not files, form, bounds)
+        mark = mark_of(self.export, name)
+        fresh = LoadRecord(name, tso, 0, len(files), described, partitioning, not files, form, bounds, mark)
         begun = None if load is None else msgspec.structs.replace(load, files=0, is_unique=not files)
         if writer is not None and load is not None and begun == fresh:
             return writer, load
@@ -228,9 +229,18 @@ class Loader:
         """Refuse a table in which two rows have one key: the next change of it would leave one of them."""
         catalog = self.targets.catalog
         if has_twice(catalog.java.session, catalog.name, writer.table, version.key):
-            what = f"Rows of table {load.name} have one key ({', '.join(version.key)}) in files of the export."
-            raise ValueRefused(what, "Export the table again into an empty folder, and keep its files as they are.")
+            what = f"Rows of table {load.name} have one key ({', '.join(version.key)}) in"
+            if isinstance(self.export, TidbExport):
+                check = "Run ADMIN CHECK TABLE on it there, and see tables.zero_dates if the key has dates."
+                raise ValueRefused(f"{what} {self.export.title}.", check)
+            hint = "Export the table again into an empty folder, and keep its files as they are."
+            raise ValueRefused(f"{what} files of the export.", hint)
         writer.stamp(self._stamp(writer, msgspec.structs.replace(load, is_unique=True)))
+
+
+def mark_of(export: Export | TidbExport, name: TableName) -> str:
+    """What tells a table of a TiDB from one of the same name in another cluster; "" for one of an export."""
+    return export.marks.get(name, "") if isinstance(export, TidbExport) else ""
 
 
 def _met(name: TableName) -> CheckpointConflict:

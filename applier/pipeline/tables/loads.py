@@ -30,6 +30,7 @@ class LoadRecord(msgspec.Struct, frozen=True, omit_defaults=True):
         is_unique: No two rows of the table have one key; not known before all files are in it.
         form: How its files are read: rows that were read in another way do not count.
         bounds: Keys at which a table of a TiDB was cut into ranges, which count as files.
+        mark: What tells a table of a TiDB from one of the same name in another cluster.
     """
 
     name: TableName
@@ -41,6 +42,7 @@ class LoadRecord(msgspec.Struct, frozen=True, omit_defaults=True):
     is_unique: bool = False
     form: str = ""
     bounds: tuple[tuple[str, ...], ...] = ()
+    mark: str = ""
 
     @property
     def is_complete(self) -> bool:

@@ -17,9 +17,9 @@ from applier.decode.dump.csv_form import CsvForm
 from applier.decode.dump.export import Export
 from applier.decode.dump.part_reader import PartReader
 from applier.decode.tidb.range_reader import RangeReader
-from applier.decode.tidb.session import MomentGone
+from applier.decode.tidb.session import MomentGone, session
 from applier.decode.tidb.table_ranges import order_of
-from applier.decode.tidb.tidb_export import TidbExport
+from applier.decode.tidb.tidb_export import TidbExport, sample_of
 from applier.errors import ConfigError, OutsideRefused, TransientError, Unreachable
 from tests import expected
 from tests.integration.tidb import corpus, ranged
@@ -137,6 +137,19 @@ def test_tables_are_cut_at_their_regions(found: TidbExport) -> None:
     }
 
 
+def test_a_sample_is_sorted_whatever_order_tidb_takes_it_for(found: TidbExport) -> None:
+    """Between the sort and the sample there is a LIMIT, which passes no order on."""
+    for table in ("wide", "split", "keyless", "pairs"):
+        name = TableName(KEYS, table)
+        order = order_of(found.version(name), found.texts[name])
+
+        with session(found.login, found.tso) as asked:
+            steps = [row[0].lstrip("└─ ") for row in asked.texts(f"EXPLAIN {sample_of(name, order)}")]
+
+        kinds = [step.partition("_")[0] for step in steps]
+        assert kinds.index("Sort") < kinds.index("Limit") < kinds.index("TableSample"), steps
+
+
 def test_the_past_is_read(found: TidbExport, tidb: Tidb) -> None:
     """Rows and tables as of the TSO, whatever comes later."""
     name = TableName(KEYS, "numbers")
@@ -152,6 +165,7 @@ def test_the_past_is_read(found: TidbExport, tidb: Tidb) -> None:
 
     assert rows(again, name) == before
     assert again.held == found.held
+    assert again.marks == found.marks
     assert len(rows(again, TableName(KEYS, "loose"))) == ranged.ROWS
     assert "more" in {column.name for column in _found(tidb).version(name).columns}
 
@@ -211,6 +225,23 @@ def test_settings_of_the_server_change_nothing(setting: str, own: object, found:
         assert len(rows(again, name)) == ranged.ROWS
     finally:
         tidb.run(f"SET GLOBAL {setting} = '{before}'" if setting == "sql_mode" else f"SET GLOBAL {setting} = {before}")
+
+
+@pytest.mark.usefixtures("found")
+def test_a_time_that_the_server_sets_for_all_reads_is_not_read(tidb: Tidb) -> None:
+    """TiDB puts it before that of the session: the rows would be those of another moment."""
+    name = TableName(KEYS, "dated")
+    tidb.run(f"CREATE TABLE {KEYS}.dated (id int PRIMARY KEY)", f"INSERT INTO {KEYS}.dated VALUES (1)")
+    tidb.run("BEGIN", "SET GLOBAL tidb_external_ts = @@tidb_current_ts", "COMMIT")
+    tidb.run(f"INSERT INTO {KEYS}.dated VALUES (2)")
+    now = _found(tidb)
+    tidb.run("SET GLOBAL tidb_enable_external_ts_read = ON")
+    try:
+        later = _found(tidb)
+        assert later.tso > now.tso
+        assert [len(rows(moment, name)) for moment in (now, later)] == [2, 2]
+    finally:
+        tidb.run("SET tidb_enable_external_ts_read = OFF", "SET GLOBAL tidb_enable_external_ts_read = OFF")
 
 
 def test_a_connection_that_is_lost_is_one_to_make_again(tidb: Tidb) -> None:

@@ -20,14 +20,15 @@ from applier.pipeline.tables.loads import LoadRecord
 
 NAME, OTHER = TableName("shop", "t"), TableName("shop", "u")
 LOGIN = Login("db", 4000, "root", "")
+MARKS = {NAME: "104 2026-01-02 03:04:05", OTHER: "106 2026-01-02 03:04:05"}
 TEXT = "CREATE TABLE `{}` (\n  `id` int NOT NULL,\n  PRIMARY KEY (`id`) /*T![clustered_index] CLUSTERED */\n)"
 
 
-def _opened(tso: int) -> Opened:
+def _opened(tso: int, marks: dict[TableName, str] = MARKS) -> Opened:
     texts = {name: TEXT.format(name.table) for name in (NAME, OTHER)}
     tables = read_schemas({f"{name}-schema.sql": text for name, text in texts.items()})
     bounds = {NAME: (("5",),), OTHER: (("7",),)}
-    export = TidbExport(LOGIN, tso, (NAME, OTHER), tables, texts, {}, {}, "10m0s").cut_at(bounds)
+    export = TidbExport(LOGIN, tso, (NAME, OTHER), tables, texts, {}, {}, marks, "10m0s").cut_at(bounds)
     return Opened(export, LOGIN, [NAME, OTHER])
 
 
@@ -40,7 +41,7 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[int | None]:
         found.append(at)
         return _opened(at or 900)
 
-    begun = {NAME: LoadRecord(NAME, 100, 1, 3, "", form=repr(LOGIN), bounds=(("2",), ("4",)))}
+    begun = {NAME: LoadRecord(NAME, 100, 1, 3, "", form=repr(LOGIN), bounds=(("2",), ("4",)), mark=MARKS[NAME])}
     monkeypatch.setattr(outlook, "opened", look)
     monkeypatch.setattr(outlook, "find", lambda _, name: (begun[name], None) if name in begun else None)
     return found
@@ -69,11 +70,25 @@ def test_a_moment_that_is_given_counts(at: int, asked: list[int | None]) -> None
     assert len(found.files[NAME]) == (3 if at == 100 else 2)
 
 
-def test_it_begins_anew_where_its_moment_is_gone(monkeypatch: pytest.MonkeyPatch, asked: list[int | None]) -> None:
+@pytest.mark.usefixtures("asked")
+def test_it_begins_anew_on_another_cluster(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its rows would stand beside those of the first in one table."""
+    there = {NAME: "104 2025-06-07 08:09:10", OTHER: "106 2025-06-07 08:09:10"}
+    monkeypatch.setattr(outlook, "opened", lambda *_: _opened(100, there))
+
+    found = cast("TidbExport", _gone_on().export)
+
+    assert (found.tso, len(found.files[NAME])) == (900, 2)
+
+
+@pytest.mark.parametrize("error", [MomentGone("gone"), ConfigError(["TiDB holds no table"])], ids=["gone", "not there"])
+def test_it_begins_anew_where_its_moment_is_gone(
+    error: Exception, monkeypatch: pytest.MonkeyPatch, asked: list[int | None]
+) -> None:
     """Of now, and in the ranges of now."""
 
     def gone(*_: Any) -> Opened:
-        raise MomentGone("gone")
+        raise error
 
     monkeypatch.setattr(outlook, "opened", gone)
 

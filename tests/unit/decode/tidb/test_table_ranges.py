@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from applier.changefeed.table import TableVersion
 from applier.ddl.schema_files import read_schemas
-from applier.decode.tidb.table_ranges import MOST_RANGES, order_of, thinned
+from applier.decode.tidb.table_ranges import MOST_RANGES, Bound, Order, order_of, thinned
 
 _HEAD = "CREATE TABLE `t` (\n  `a` varchar(9) NOT NULL,\n  `b` bigint NOT NULL,\n  `e` enum('x','y') NOT NULL,\n"
 
@@ -44,6 +44,19 @@ def test_rows_lie_by_their_clustered_key_or_by_their_number(text: str, by: str, 
     assert (order.by, order.columns) == (by, columns)
 
 
+def _bound(order: Order, *cells: bytes) -> Bound:
+    bound = order.bound(cells)
+    assert bound is not None
+    return bound
+
+
+def test_text_that_is_no_utf8_bounds_nothing() -> None:
+    """No literal holds it; what reads its row says so."""
+    text = _text("`a`,`b`")
+
+    assert order_of(_version(text), text).bound((b"\xff", b"1")) is None
+
+
 keys = st.tuples(st.text(alphabet="ab'%é", max_size=3), st.integers(-3, 3))
 
 
@@ -57,7 +70,7 @@ def test_each_key_is_in_one_range(held: list[tuple[str, int]], sampled: list[tup
     """Whatever the bounds are, as long as they are sorted as the database sorts them."""
     text = _text("`a`,`b`")
     order = order_of(_version(text), text)
-    bounds = thinned([order.bound((a.encode(), str(b).encode())) for a, b in sorted(sampled)])
+    bounds = thinned([_bound(order, a.encode(), str(b).encode()) for a, b in sorted(sampled)])
     with closing(sqlite3.connect(":memory:")) as database:
         database.execute("CREATE TABLE t (a, b)")
         database.executemany("INSERT INTO t VALUES (?, ?)", held)
@@ -82,7 +95,7 @@ def test_bytes_and_names_stand_as_sql_takes_them() -> None:
     text += " /*T![clustered_index] CLUSTERED */\n)"
     order = order_of(_version(text), text)
 
-    (first, _) = order.ranges([order.bound((b"\x00'", b"x'\\"))], 10)
+    (first, _) = order.ranges([_bound(order, b"\x00'", b"x'\\")], 10)
 
     assert first.condition == r"(`a``b` < x'0027' OR (`a``b` = x'0027' AND `c` < 'x\'\\'))"
     assert first.size == 5
