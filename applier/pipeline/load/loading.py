@@ -31,6 +31,7 @@ from applier.pipeline.tables.loads import LOADED, LoadRecord, route
 from applier.pipeline.tables.target_tables import TargetTables
 from applier.runtime import failpoints
 from applier.runtime.logs import logger
+from applier.runtime.outages import OUTAGES
 from applier.sink.commit.stamp import OFFSETS, Stamp
 from applier.sink.format.types import METADATA_COLUMNS
 from applier.sink.tidb_partitions.expression import Inexact
@@ -217,6 +218,8 @@ class Loader:
             done = writer.append(lambda: staged.files, self._stamp(writer, load))
         except CheckpointConflict:
             raise _met(load.name) from None
+        # What holds the rows has given some: in a load of hours, an outage of it is not the one before.
+        OUTAGES.worked("other")
         failpoints.reach("load-committed")
         self.told(load.name, done.upserted, size)
         shown = f"{load.files} of {load.of}"

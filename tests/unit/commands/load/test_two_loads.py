@@ -20,9 +20,11 @@ from applier.decode.dump.csv_form import CsvForm
 from applier.errors import CheckpointConflict, ValueRefused
 from applier.pipeline.load import loading
 from applier.pipeline.load.loading import Loader
+from applier.pipeline.load.spark import Staged
 from applier.pipeline.requests import Requests
 from applier.pipeline.step import Pipeline
 from applier.pipeline.tables.loads import LOADED, LoadRecord
+from applier.runtime.outages import OUTAGES
 from applier.sink.control.rows import TableRequest
 
 ITEMS, NOTES = TableName("bank", "items"), TableName("bank", "notes")
@@ -106,6 +108,19 @@ def test_a_load_changes_no_table_that_readers_see() -> None:
         Loader(targets, cast("Any", export), CsvForm())._begun(VERSION)
 
     assert targets.catalog.mock_calls == []
+
+
+def test_a_commit_ends_an_outage_of_what_holds_the_rows() -> None:
+    """One that comes hours later has five minutes of its own."""
+    writer = mock.MagicMock()
+    writer.append.return_value.upserted = 1
+    before = OUTAGES.done["other"]
+    with mock.patch.object(loading, "Copies", return_value=mock.MagicMock()):
+        loader = Loader(mock.MagicMock(), cast("Any", SimpleNamespace(tso=7)), CsvForm())
+
+    loader._add(writer, LoadRecord(ITEMS, 7, 1, 2, VERSION.to_json()), Staged([], 0, []), 10)
+
+    assert OUTAGES.done["other"] == before + 1
 
 
 @pytest.mark.parametrize(("files", "is_met"), [(0, False), (1, True)])
