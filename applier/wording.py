@@ -114,7 +114,7 @@ def _way_out(names: Sequence[TableName], known: Completeness, config: str) -> st
     anew = f"{resume} if the feed still holds {'their' if len(names) > 1 else 'its'} CREATE TABLE; or {by_hand}"
     match known.why:
         case Why.LOADING | Why.CATCHING_UP:
-            return f"run {load} again, which goes on"
+            return f"run `applier load -c {config} --tables {tables}` again, with --from if it had one, which goes on"
         case Why.LEFT_OUT:
             forget = f"`applier forget -c {config} --tables {tables}`"
             back = by_hand if known.position is None else f"`applier run -c {config}` resumes {them}"

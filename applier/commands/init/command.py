@@ -181,6 +181,7 @@ def _next(path: str, older: Sequence[TableName]) -> Iterator[str]:
     yield f"  applier check -c {path}"
     yield f"  applier load -c {path} --from /exports"
     yield f"  applier run -c {path}"
+    yield "Without an export, `applier load` without --from reads the rows of a TiDB that upstream.url names."
 
 
 def _all_of(database: str) -> str:

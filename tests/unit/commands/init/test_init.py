@@ -91,6 +91,7 @@ def test_rows_without_a_create_table_lead_to_load(tmp_path: Path, monkeypatch: p
         f"  applier check -c {path}",
         f"  applier load -c {path} --from /exports",
         f"  applier run -c {path}",
+        "Without an export, `applier load` without --from reads the rows of a TiDB that upstream.url names.",
     ]
 
 
