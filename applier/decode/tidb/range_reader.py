@@ -22,6 +22,9 @@ BLOCK_BYTES = 4 << 20
 
 _MEND = "Correct the value in TiDB and load the table again, or leave it out in tables.include."
 
+_FEW_ROWS = 16
+"""Rows that are fetched before their size is looked at: a row may have some MB."""
+
 _CELL_BYTES = 8
 """What a cell counts beside its text, as NULL and small numbers take memory too."""
 
@@ -82,11 +85,11 @@ class RangeReader:
 
 
 def _block(cursor: Any) -> list[tuple[bytes | None, ...]]:
-    """The next rows, of `BLOCK_BYTES` and one row at the most; none at the end."""
+    """The next rows, of `BLOCK_BYTES` and a few rows at the most; none at the end."""
     rows, size = list[tuple[bytes | None, ...]](), 0
-    while size < BLOCK_BYTES and (row := cursor.fetchone()) is not None:
-        rows.append(row)
-        size += sum(_CELL_BYTES + len(cell or b"") for cell in row)
+    while size < BLOCK_BYTES and (few := cursor.fetchmany(_FEW_ROWS)):
+        rows += few
+        size += sum(_CELL_BYTES * len(row) + sum(map(len, filter(None, row))) for row in few)
     return rows
 
 
