@@ -58,7 +58,11 @@ def differences(
         *_listed({}, _rows(less, both, names, is_in=False), key, "extra"),
         *_listed(_rows(more, both[:SHOWN], names), _rows(less, both[:SHOWN], names), key, "different"),
     ]
-    return Differences(sorted(listed, key=lambda it: (it.kind, str(it.key)))[:SHOWN], counts)
+    return Differences(sorted(listed, key=_place)[:SHOWN], counts)
+
+
+def _place(found: RowDifference) -> tuple[Any, ...]:
+    return found.kind, *((cell is not None, cell) for cell in found.key.values())
 
 
 def _surplus(rows: pa.Table | None, others: pa.Table | None) -> pa.Table | None:

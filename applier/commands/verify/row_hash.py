@@ -17,7 +17,7 @@ import pyarrow as pa
 Numbers: TypeAlias = np.ndarray[Any, np.dtype[np.uint64]]
 """A 64-bit number for each row or word."""
 
-_BLOCK_BYTES = 4 << 20
+_BLOCK_BYTES = 2 << 20
 """Bytes of rows that are hashed at once: what is computed of them takes several times as much."""
 
 _WORD = 8

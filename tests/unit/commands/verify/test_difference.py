@@ -77,14 +77,14 @@ def test_each_difference_is_named_and_no_other() -> None:
     shown = found(ROWS, rows)
 
     assert [(it.kind, dict(it.key), it.columns, it.times) for it in shown.listed] == [
+        ("different", {"id": 7}, ("name",), 1),
         ("different", {"id": 10}, ("n",), 1),
         ("different", {"id": 11}, ("name", "n"), 1),
-        ("different", {"id": 7}, ("name",), 1),
         ("extra", {"id": 9000}, (), 1),
         ("missing", {"id": 4000}, (), 1),
     ]
     assert shown.counts == {"missing": 1, "extra": 1, "different": 3}
-    first = shown.listed[0]
+    first = shown.listed[1]
     assert (first.upstream, first.iceberg) == (
         {"id": 10, "name": "name 10", "n": None},
         {"id": 10, "name": "name 10", "n": 0},

@@ -4,6 +4,7 @@ import json
 from dataclasses import replace
 from datetime import UTC, datetime
 from decimal import Decimal
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -14,7 +15,7 @@ from applier.commands.verify.difference import RowDifference
 from applier.commands.verify.render import lines, summary
 from applier.commands.verify.report import State, TableVerdict, VerifyReport
 from applier.config import settings
-from applier.errors import ConfigError
+from applier.errors import ConfigError, TransientError, ValueRefused
 from applier.watch.compose import empty
 from applier.watch.report import TableProgress, TableState
 
@@ -138,6 +139,57 @@ def test_a_table_that_no_snapshot_shows_is_unknown(state: TableState | None, cut
     verdict = checks.verdict(ORDERS, progress or None)
 
     assert (verdict.state, verdict.because) == ("unknown", said)
+
+
+class Found:
+    """A table whose snapshot is there for some questions."""
+
+    def __init__(self, *answers: bool) -> None:
+        self.answers = list(answers)
+
+    def has_snapshot(self, _: int) -> bool:
+        """The next answer."""
+        return self.answers.pop(0)
+
+    def refresh(self) -> None:
+        """Nothing to do."""
+
+
+@pytest.mark.parametrize(
+    ("answers", "error", "said", "hint"),
+    [
+        ((True, True), TransientError("The connection was lost."), "The connection was lost.", ""),
+        ((True, False), TransientError("There is no such file."), "Snapshot 1 of table shop.orders, which", "Give the"),
+        ((False,), ValueError(), "Snapshot 1 of table shop.orders, which shows the resolved ts, has expired.", "Give"),
+        ((True,), ValueRefused("A value does not fit.", "Mend it."), "A value does not fit.", "Mend it."),
+        ((True,), ConfigError(["No package."]), "No package.", ""),
+        ((), None, "Table shop.orders is not in the catalog yet.", "`applier run -c"),
+    ],
+    ids=str,
+)
+def test_a_table_that_cannot_be_read_is_unknown(
+    answers: tuple[bool, ...], error: Exception | None, said: str, hint: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With the reason; where the snapshot has gone meanwhile, that is the reason. Others go on."""
+
+    def compared(*_: object) -> TableVerdict:
+        assert error is not None
+        raise error
+
+    class Held:
+        title = "TiDB db:4000"
+
+    held: Any = Held()
+    catalog: Any = SimpleNamespace(load=lambda _: None if error is None else Found(*answers))
+    monkeypatch.setattr(command._Checks, "_compared", compared)
+    upstream = against.Upstream(held, held, frozenset([ORDERS]))
+    progress = TableProgress("shop.orders", "shop.orders", "in step", cut_snapshot_id=None if error is None else 1)
+
+    verdict = command._Checks(settings.parse(BASE), catalog, upstream, 1).verdict(ORDERS, progress)
+
+    assert verdict.state == "unknown"
+    assert verdict.because.startswith(said)
+    assert verdict.way_out.startswith(hint)
 
 
 @pytest.mark.parametrize(
