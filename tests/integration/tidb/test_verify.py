@@ -7,18 +7,24 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import pyarrow as pa
 import pytest
 
 from applier.changefeed.table import TableName
+from applier.changefeed.types import TypeRules, column_arrow_type
 from applier.commands.follower import Follower
 from applier.commands.load.command import load
 from applier.commands.verify import command
 from applier.commands.verify.against import Upstream, find
 from applier.commands.verify.command import verify
+from applier.commands.verify.digest import Chunks
 from applier.commands.verify.report import TableVerdict, VerifyReport
+from applier.commands.verify.spark import DigestTask
 from applier.config import settings
 from applier.decode.tidb.session import MomentGone
-from applier.errors import ConfigError, OutsideRefused, Unreachable
+from applier.errors import ApplierError, ConfigError, OutsideRefused, Unreachable
+from applier.runtime.tasks.spark import _outcome
+from applier.sink.format.types import TableSchema, schema_json
 from tests import expected
 from tests.integration.tidb import corpus, ranged
 from tests.integration.tidb.feed import now, replay
@@ -222,3 +228,37 @@ def test_a_tidb_that_refuses_or_is_gone_is_named(tidb: Tidb) -> None:
         find(_config(tidb, "reviewer"), "", (), now(tidb))
     with pytest.raises(Unreachable, match="TiDB 127.0.0.1:1 cannot be reached"):
         find(_config(tidb, port=1), "", (), now(tidb))
+
+
+def test_a_connection_that_is_killed_is_made_again(tidb: Tidb) -> None:
+    """In the midst of rows: the digest is that of a part that was read in peace."""
+    ranged.create(tidb, KEYS)
+    tidb.run(f"CREATE TABLE {KEYS}.long (id int PRIMARY KEY AUTO_INCREMENT, v text)")
+    tidb.run(*[f"INSERT INTO {KEYS}.long (v) SELECT REPEAT('x', 9000) FROM {KEYS}.numbers"] * 2)
+    name, rules = TableName(KEYS, "long"), TypeRules()
+    upstream = find(_config(tidb), "", (), now(tidb))
+    reader, columns, _ = upstream.columns(upstream.export.version(name), rules)
+    fields = [pa.field(column.name, column_arrow_type(name, column, rules)) for column in columns]
+    schema = TableSchema.parse(schema_json(pa.schema(fields), ["id"]))
+    side, chunks = upstream.side(name, reader, "long", schema), Chunks.of([0], 6000, 1)
+    (part,) = side.parts
+    kills = list[str]()
+
+    class Killed:
+        def read(self, part: Sequence[Any]) -> Iterator[pa.Table]:
+            for rows in side.reader.read(part):
+                yield rows
+                if not kills:
+                    (own,) = [
+                        row[0] for row in tidb.rows("SHOW PROCESSLIST") if row[7] and f"`{KEYS}`.`long`" in row[7]
+                    ]
+                    kills.append(own)
+                    tidb.run(f"KILL {own}")
+
+    _, whole = DigestTask((side.reader, side.reader), chunks)((0, part))
+    found = _outcome(DigestTask((Killed(), Killed()), chunks), (0, part))
+
+    assert len(kills) == 1
+    assert not isinstance(found, ApplierError)
+    assert found[1].rows == whole.rows == 2 * ranged.ROWS
+    assert not len(found[1].differing(whole))
