@@ -1,14 +1,19 @@
-"""Finds what tables are compared with: a TiDB as of a resolved ts, or an export of that moment."""
+"""Finds what tables are compared with: a TiDB as of a resolved ts, an export of that moment, or another table."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from pathlib import Path
+from typing import NamedTuple, Protocol
+
+import pyarrow as pa
 
 from applier.changefeed.table import Column, TableName, TableVersion
-from applier.changefeed.types import TypeRules
+from applier.changefeed.types import TypeRules, column_arrow_type
 from applier.commands.load.outlook import meant
-from applier.commands.verify.sides import Side, upstream_side
+from applier.commands.verify.columns import columns_at
+from applier.commands.verify.sides import Side, snapshot_side, upstream_side
 from applier.config.login import Login
 from applier.config.settings import Config
 from applier.decode.dump.chosen_form import form_of
@@ -18,28 +23,76 @@ from applier.decode.dump.file_columns import missing
 from applier.decode.dump.part_reader import PartReader
 from applier.decode.tidb.session import KEEP, MomentAhead, MomentGone
 from applier.decode.tidb.tidb_export import TidbExport
-from applier.errors import ConfigError
+from applier.errors import ConfigError, TableMismatch
 from applier.pipeline.load.loading import reader_of
 from applier.pipeline.load.spark import Reader
 from applier.sink.format.types import TableSchema
+from applier.sink.iceberg.catalog import Catalog
+from applier.sink.iceberg.table import Table
 
 TIDB = "tidb"
 """Value of `--against` for the TiDB of upstream.url."""
 
 
-@dataclass(frozen=True, slots=True)
-class Upstream:
-    """The upstream of some tables at one moment.
+class OtherSide(NamedTuple):
+    """The other side of a table.
 
     Attributes:
-        names: All tables that it has, of those that are asked for.
+        side: Its rows.
+        schema: The columns of the table that are compared, in the same order.
+        key: Names of those that identify a row; () for none.
+        left_out: Names of columns that are not compared.
     """
+
+    side: Side
+    schema: TableSchema
+    key: tuple[str, ...]
+    left_out: tuple[str, ...] = ()
+
+
+class Other(Protocol):
+    """What tables are compared with; `names` are all tables that it has, of those that are asked for."""
+
+    @property
+    def title(self) -> str:
+        """What it is, for people."""
+
+    @property
+    def names(self) -> frozenset[TableName]:
+        """See above."""
+
+    def prepared(self, name: TableName, table: Table, snapshot_id: int | None, rules: TypeRules) -> OtherSide:
+        """The other side of a table at a snapshot, which is None for one without.
+
+        Raises:
+            ColumnMissing, TableMismatch: As `columns_at`.
+        """
+
+
+@dataclass(frozen=True, slots=True)
+class Upstream:
+    """The upstream of some tables at one moment."""
 
     export: Export | TidbExport
     form: CsvForm | Login
     names: frozenset[TableName]
 
-    def columns(self, version: TableVersion, rules: TypeRules) -> tuple[Reader, list[Column], tuple[str, ...]]:
+    @property
+    def title(self) -> str:
+        """See `Other`."""
+        return self.export.title
+
+    def prepared(self, name: TableName, table: Table, snapshot_id: int | None, rules: TypeRules) -> OtherSide:
+        """See `Other`."""
+        version = self.export.version(name)
+        reader, columns, left_out = self._columns(version, rules)
+        wanted = pa.schema([(column.name, column_arrow_type(name, column, rules)) for column in columns])
+        schema = columns_at(table, snapshot_id, wanted)
+        side = upstream_side(reader, self.export.files.get(name, ()), str(table), schema)
+        key = version.key if set(version.key) <= set(wanted.names) else ()
+        return OtherSide(side, schema, key, left_out)
+
+    def _columns(self, version: TableVersion, rules: TypeRules) -> tuple[Reader, list[Column], tuple[str, ...]]:
         """What reads a table, its columns that are compared, and names of those that are not.
 
         Dumpling writes six digits of a FLOAT, and leaves stored generated columns out.
@@ -54,9 +107,49 @@ class Upstream:
         kept = [column for column in held if column.name not in left]
         return reader, kept, tuple(sorted(left))
 
-    def side(self, name: TableName, reader: Reader, table: str, schema: TableSchema) -> Side:
-        """The rows of a table, in columns of an Iceberg table."""
-        return upstream_side(reader, self.export.files.get(name, ()), table, schema)
+
+@dataclass(frozen=True, slots=True)
+class OtherTable:
+    """Another Iceberg table of the same catalog, as its head shows it."""
+
+    table: Table
+    names: frozenset[TableName]
+
+    @property
+    def title(self) -> str:
+        """See `Other`."""
+        return f"table {self.table}"
+
+    def prepared(self, name: TableName, table: Table, snapshot_id: int | None, rules: TypeRules) -> OtherSide:  # noqa: ARG002 - its types are known
+        """See `Other`."""
+        schema = table.schema if snapshot_id is None else table.schema_at(snapshot_id)
+        head = self.table.snapshot_id
+        theirs = columns_at(self.table, head, schema.arrow)
+        for own, field in zip(schema.fields, theirs.fields, strict=True):
+            if own.arrow != field.arrow:
+                what = f"Column {own.name} is {own.type} in table {table}, and {field.type} in table {self.table}."
+                raise TableMismatch(what, "Compare tables of the same types.")
+        side, _ = snapshot_side(self.table, head, theirs.fields)
+        return OtherSide(side, schema, schema.identifier)
+
+
+def is_table(against: str) -> bool:
+    """Whether this names an Iceberg table, and no folder or address."""
+    return "." in against and "/" not in against and not Path(against).exists()
+
+
+def other_table(catalog: Catalog, against: str, names: Sequence[TableName]) -> OtherTable:
+    """The Iceberg table of a name, whose parts are joined by dots, to be compared with the only table that is chosen.
+
+    Raises:
+        ConfigError: There is none, or more than one table is chosen.
+    """
+    found = catalog.load(tuple(against.split(".")))
+    if found is None:
+        raise ConfigError([f"--against {against}: the catalog has no such table, and there is no such folder."])
+    if len(names) != 1:
+        raise ConfigError([f"--against {against} is one table: choose one table with --tables."])
+    return OtherTable(found, frozenset(names))
 
 
 def find(config: Config, against: str, rules: Sequence[str], resolved_ts: int) -> Upstream:

@@ -24,7 +24,10 @@ def verify(
     *,
     tables: Tables = "",
     against: Annotated[
-        str, typer.Option(help="tidb, or the folder of an export. Default: upstream.url, or upstream.dump.")
+        str,
+        typer.Option(
+            help="tidb, the folder of an export, or another Iceberg table. Default: upstream.url, or upstream.dump."
+        ),
     ] = "",
     show_values: Annotated[
         bool, typer.Option("--show-values", help="Also print the cells that differ, which are rows.")

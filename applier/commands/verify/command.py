@@ -10,17 +10,14 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 
-import pyarrow as pa
-
 from applier.changefeed.filter import option
 from applier.changefeed.table import TableName
 from applier.changefeed.ts import wall_clock
-from applier.changefeed.types import column_arrow_type
 from applier.commands.control_reader import newest_checkpoint
 from applier.commands.load.outlook import meant
 from applier.commands.status.command import status
-from applier.commands.verify.against import Upstream, find
-from applier.commands.verify.columns import columns_at
+from applier.commands.verify.against import Other, OtherTable, find, is_table, other_table
+from applier.commands.verify.columns import ColumnMissing
 from applier.commands.verify.report import TableVerdict, VerifyReport
 from applier.commands.verify.sides import snapshot_side
 from applier.commands.verify.spark import compare
@@ -28,17 +25,12 @@ from applier.config.settings import Config
 from applier.errors import (
     EXPORT,
     ConfigError,
-    OutsideRefused,
-    SchemaChangeRefused,
-    TableMismatch,
     TerminalError,
     TransientError,
 )
 from applier.runtime.jvm.spark_session import running
 from applier.sink.iceberg.catalog import Catalog
-from applier.sink.iceberg.files import JavaStorage
-from applier.sink.iceberg.table import Table, storage_for
-from applier.sink.write.file_index import read_index
+from applier.sink.iceberg.table import Table
 from applier.watch.report import LACKING, TableProgress
 from applier.wording import of_this_changefeed
 
@@ -60,14 +52,16 @@ def verify(config: Config, against: str, rules: Sequence[str], told: Told, *, no
     if report.resolved_ts is None or last is None:
         what = f"Changefeed {config.changefeed.name} has no resolved ts at which its tables could be verified"
         raise ConfigError([f"{what}: it has applied nothing yet, or its feed carries no watermark."])
-    upstream = find(config, against, rules, report.resolved_ts)
+    found = None if is_table(against) else find(config, against, rules, report.resolved_ts)
     admits, shown = meant(config, rules), {table.table: table for table in report.tables if table.state != "dropped"}
     known = {name for name in last.tables if admits(name) and str(name) in shown}
-    names = sorted(known | upstream.names)
+    names = sorted(known | (found.names if found else set()))
     if not names:
         raise ConfigError(["No table matches tables.include and --tables, here or upstream."])
     with running(config, config.catalog.properties) as session:
-        checks = _Checks(config, Catalog(session, config.catalog.name), upstream, secrets.randbits(64))
+        catalog = Catalog(session, config.catalog.name)
+        other = found or other_table(catalog, against, names)
+        checks = _Checks(config, catalog, other, secrets.randbits(64))
         pool, verdicts = ThreadPoolExecutor(_THREADS), list[TableVerdict]()
         try:
             for verdict in pool.map(lambda name: checks.verdict(name, shown.get(str(name))), names):
@@ -77,7 +71,7 @@ def verify(config: Config, against: str, rules: Sequence[str], told: Told, *, no
             # Whoever stops the command need not wait for jobs under way, which end with Spark.
             pool.shutdown(wait=False, cancel_futures=True)
     resolved = f"{wall_clock(report.resolved_ts):%F %T} UTC"
-    return VerifyReport(config.changefeed.name, upstream.export.title, report.resolved_ts, resolved, verdicts)
+    return VerifyReport(config.changefeed.name, other.title, report.resolved_ts, resolved, verdicts)
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +80,7 @@ class _Checks:
 
     config: Config
     catalog: Catalog
-    upstream: Upstream
+    other: Other
     seed: int
 
     def verdict(self, name: TableName, progress: TableProgress | None) -> TableVerdict:
@@ -120,32 +114,19 @@ class _Checks:
             return f"Table {name} shows more than the resolved ts.", "The next step of `applier run -c FILE` ends that."
         if progress.state == "expired":
             return _gone(self.config.route.identifier(name), progress.cut_snapshot_id)
-        if name not in self.upstream.names:
-            what = f"{self.upstream.export.title} shows no table {name} at the resolved ts."
+        if name not in self.other.names:
+            what = f"{self.other.title} shows no table {name} at the resolved ts."
             return what, "Let the user of upstream.url see it; if it was dropped there, the feed lacks that DDL."
         return "", ""
 
     def _compared(self, name: TableName, table: Table, snapshot_id: int | None, unknown: TableVerdict) -> TableVerdict:
-        version, rules = self.upstream.export.version(name), self.config.type_rules
-        reader, columns, left_out = self.upstream.columns(version, rules)
-        wanted = pa.schema([(column.name, column_arrow_type(name, column, rules)) for column in columns])
         try:
-            schema = columns_at(table, snapshot_id, wanted)
-        except (TableMismatch, SchemaChangeRefused) as error:
-            is_lacking = any(table.schema.field(name) is None for name in wanted.names)
-            of = replace(unknown, state="different") if is_lacking else unknown
-            return self._explained(of, error.what, error.hint)
-        storage = storage_for(table)
-        if isinstance(storage, JavaStorage):
-            what = f"Table {table} cannot be verified: Python does not reach its files at {table.location}."
-            hint = "Install the package that PyIceberg needs for them, and set its properties under [catalog]."
-            raise OutsideRefused(what, hint)
-        files = [*read_index(str(table), snapshot_id, (), table.scan_past).files.values()]
-        sides = (self.upstream.side(name, reader, str(table), schema), snapshot_side(files, storage, schema.fields))
-        names = wanted.names
-        key = version.key if set(version.key) <= set(names) else ()
-        about = sum(indexed.file.records for indexed in files)
-        found = compare(self.catalog.java.session, str(table), sides, about, key, names, self.seed)
+            other, schema, key, left_out = self.other.prepared(name, table, snapshot_id, self.config.type_rules)
+        except ColumnMissing as error:
+            return self._explained(replace(unknown, state="different"), error.what, error.hint)
+        own, about = snapshot_side(table, snapshot_id, schema.fields)
+        names = [field.name for field in schema.fields]
+        found = compare(self.catalog.java.session, str(table), (other, own), about, key, names, self.seed)
         verdict = TableVerdict(
             str(name),
             unknown.iceberg,
@@ -161,6 +142,8 @@ class _Checks:
         return verdict if found.found is None else self._explained(verdict, "", self._way_out(name))
 
     def _way_out(self, name: TableName) -> str:
+        if isinstance(self.other, OtherTable):
+            return ""
         load = f"applier load -c FILE --tables {option([name])} --again"
         if self.config.upstream.login is None:
             load = load.replace(" --again", " --from DIR")

@@ -10,11 +10,14 @@ import numpy as np
 import pyarrow as pa
 
 from applier.changefeed.packing import packed
+from applier.errors import OutsideRefused
 from applier.pipeline.load.spark import PART_BYTES, Reader
 from applier.sink.format.storage import Storage
 from applier.sink.format.types import Field, TableSchema
+from applier.sink.iceberg.files import JavaStorage
+from applier.sink.iceberg.table import Table, storage_for
 from applier.sink.write.deletes import load_deleted
-from applier.sink.write.file_index import IndexedFile
+from applier.sink.write.file_index import IndexedFile, read_index
 from applier.sink.write.file_writer import conform
 from applier.sink.write.parquet import ParquetSource, ranges
 
@@ -85,9 +88,22 @@ class UpstreamReader:
                 yield conform(self.table, rows.select(names), self.schema)
 
 
-def snapshot_side(files: Sequence[IndexedFile], storage: Storage, fields: Sequence[Field]) -> Side:
-    """The living rows of some data files."""
-    return Side(SnapshotReader(storage, tuple(fields)), _parts(files, lambda indexed: indexed.file.size))
+def snapshot_side(table: Table, snapshot_id: int | None, fields: Sequence[Field]) -> tuple[Side, int]:
+    """The living rows of a snapshot, and about how many there are; None is that of a table without one.
+
+    Raises:
+        OutsideRefused: Python does not reach the files of the table.
+        TableMismatch: They are in a form that is not read.
+        TransientError: The snapshot has expired, or the catalog does not answer.
+    """
+    storage = storage_for(table)
+    if isinstance(storage, JavaStorage):
+        what = f"Table {table} cannot be verified: Python does not reach its files at {table.location}."
+        hint = "Install the package that PyIceberg needs for them, and set its properties under [catalog]."
+        raise OutsideRefused(what, hint)
+    index = read_index(str(table), snapshot_id, (), table.scan_past)
+    parts = _parts([*index.files.values()], lambda indexed: indexed.file.size)
+    return Side(SnapshotReader(storage, tuple(fields)), parts), index.rows
 
 
 def upstream_side(reader: Reader, files: Sequence[Any], table: str, schema: TableSchema) -> Side:

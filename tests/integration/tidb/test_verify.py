@@ -5,13 +5,14 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pytest
 
 from applier.changefeed.table import TableName
-from applier.changefeed.types import TypeRules, column_arrow_type
+from applier.changefeed.types import TypeRules
 from applier.commands.follower import Follower
 from applier.commands.load.command import load
 from applier.commands.verify import command
@@ -92,6 +93,18 @@ def test_tables_that_were_loaded_are_equal(
     assert (report.exit_code, report.resolved_ts, len(report.tables)) == (0, at + 1, 42)
     rows = {table.table: table.rows for table in report.tables}
     assert (rows[f"{DATABASE}.large"], rows[f"{DATABASE}.empty"], rows[f"{KEYS}.keyless"]) == (6000, 0, ranged.ROWS)
+
+    own, copy = "verifyequal__verified.times", "verifyequal__copies.times"
+    spark.sql("CREATE NAMESPACE lake.verifyequal__copies")
+    spark.sql(f"CREATE TABLE lake.{copy} USING iceberg AS SELECT * FROM lake.{own} WHERE id <> 2")
+    report = verified(found, copy, [f"{DATABASE}.times"])
+    assert [named for table in report.tables for named in _named(table)] == [
+        (f"{DATABASE}.times", "extra", "{'id': 2}", ())
+    ]
+    with pytest.raises(ConfigError, match=f"--against {copy} is one table: choose one table with --tables."):
+        verified(found, copy)
+    with pytest.raises(ConfigError, match="--against no.table: the catalog has no such table"):
+        verified(found, "no.table", [f"{DATABASE}.times"])
 
     options = ("--filetype", "csv", "--params", "time_zone=+00:00", "--filter", f"{DATABASE}.*")
     address = tidb.dump(tmp_path / "export", *options, "--snapshot", str(at + 1))
@@ -235,12 +248,11 @@ def test_a_connection_that_is_killed_is_made_again(tidb: Tidb) -> None:
     ranged.create(tidb, KEYS)
     tidb.run(f"CREATE TABLE {KEYS}.long (id int PRIMARY KEY AUTO_INCREMENT, v text)")
     tidb.run(*[f"INSERT INTO {KEYS}.long (v) SELECT REPEAT('x', 9000) FROM {KEYS}.numbers"] * 2)
-    name, rules = TableName(KEYS, "long"), TypeRules()
-    upstream = find(_config(tidb), "", (), now(tidb))
-    reader, columns, _ = upstream.columns(upstream.export.version(name), rules)
-    fields = [pa.field(column.name, column_arrow_type(name, column, rules)) for column in columns]
-    schema = TableSchema.parse(schema_json(pa.schema(fields), ["id"]))
-    side, chunks = upstream.side(name, reader, "long", schema), Chunks.of([0], 6000, 1)
+    name = TableName(KEYS, "long")
+    fields: list[pa.Field[Any]] = [pa.field("id", pa.int32()), pa.field("v", pa.string())]
+    table: Any = SimpleNamespace(schema=TableSchema.parse(schema_json(pa.schema(fields), ["id"])), former_schemas=list)
+    side = find(_config(tidb), "", (), now(tidb)).prepared(name, table, None, TypeRules()).side
+    chunks = Chunks.of([0], 6000, 1)
     (part,) = side.parts
     kills = list[str]()
 
