@@ -15,6 +15,7 @@ from typer.main import get_command
 from applier.changefeed.filter import rules_of
 from applier.commands.tables import cli as tables_cli
 from applier.commands.tables.cli import ConfigFile, LogLevel, Tables, TakeOver, examples, loaded, say, with_file
+from applier.commands.verify import cli as verify_cli
 from applier.errors import ConfigError
 from applier.runtime.escaping import escaped
 from applier.runtime.process_end import Ending, ending_of, flushed, with_streams
@@ -36,6 +37,7 @@ letters_app = typer.Typer(
 )
 app.add_typer(letters_app, name="dead-letters")
 app.add_typer(tables_cli.app)
+app.add_typer(verify_cli.app)
 ddl_app = typer.Typer(help="See what became of each DDL, and pass one that is refused.", no_args_is_help=True)
 app.add_typer(ddl_app, name="ddl")
 

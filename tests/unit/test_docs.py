@@ -374,7 +374,9 @@ def _shown(value: Any) -> str:
     return json.dumps(value) if isinstance(value, list) else str(value)
 
 
-_COMMAND = re.compile(r"applier (?:run|check|status|backfill|load|adopt|park|resume|forget|plan|dead-letters|ddl)\b.*")
+_COMMAND = re.compile(
+    r"applier (?:run|check|status|backfill|load|verify|adopt|park|resume|forget|plan|dead-letters|ddl)\b.*"
+)
 _PLACEHOLDERS = {"COMMIT_TS": "1", "SECONDS": "1", "PLACE…": "PLACE", "…": "X"}
 
 

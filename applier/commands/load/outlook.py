@@ -103,13 +103,13 @@ def opened(config: Config, address: str | None, rules: Sequence[str], at: int | 
         tables = f" --tables {shlex.quote(','.join(rules))}" if rules else ""
         load = "run `applier load -c FILE --from {}" + tables + "`"
         export = Export.find(where, lambda folder: load.replace("{}", shlex.quote(folder)))
-    held, admits = [name for name, _ in export.tables.items()], _means(config, rules)
+    held, admits = [name for name, _ in export.tables.items()], meant(config, rules)
     names = _chosen(export.title, held, admits, rules)
     return Opened(export, form_of(export, config.upstream.csv), names, _rest(config, held, names), bool(rules))
 
 
 def _of_tidb(config: Config, login: Login, rules: Sequence[str], tso: int | None) -> Opened:
-    admits = _means(config, rules)
+    admits = meant(config, rules)
     export = TidbExport.find(login, tso, admits)
     names = _chosen(f"{export.title}, as the user may see it,", export.held, admits, rules)
     return Opened(export, login, names, _rest(config, export.held, names), bool(rules))
@@ -135,7 +135,7 @@ def gone_on(config: Config, main: Pipeline, begun: Opened, rules: Sequence[str],
     return replace(same, export=export.cut_at(bounds)) if bounds else begun
 
 
-def _means(config: Config, rules: Sequence[str]) -> Callable[[TableName], bool]:
+def meant(config: Config, rules: Sequence[str]) -> Callable[[TableName], bool]:
     """Whether a table is one of `tables.include` and `--tables`."""
     try:
         means = TableFilter(rules or ("*.*",)).admits

@@ -68,6 +68,10 @@ class MomentGone(TerminalError):
     """TiDB holds nothing of a moment any more."""
 
 
+class MomentAhead(ConfigError):
+    """TiDB has not come to a moment."""
+
+
 @dataclass(frozen=True, slots=True)
 class Session:
     """A connection; cells come as the bytes that the server prints, and None for NULL."""
@@ -207,7 +211,8 @@ def _meaning(login: Login, error: Exception) -> ApplierError:
         hint = f"Let TiDB keep more, with {KEEP}, and load as of a later moment (without --at)."
         return MomentGone(f"{what}: garbage collection has come to {left[1]} UTC." if left else f"{what}.", hint)
     if "future time" in str(text):
-        return ConfigError([f"The TSO of --at lies after the newest one of TiDB {login.address}: give an earlier one."])
+        what = f"The TSO of --at lies after the newest one of TiDB {login.address}: give an earlier one."
+        return MomentAhead([what])
     if number in _MEANS:
         meant, hint = _MEANS[number]
         return OutsideRefused(f"TiDB {login.address} cannot be read: {meant}.", hint)

@@ -13,6 +13,7 @@ import msgspec
 from applier.changefeed.applied_offsets import AppliedOffsets
 from applier.changefeed.packing import packed
 from applier.changefeed.table import TableName, TableVersion, fold
+from applier.changefeed.types import TypeRules
 from applier.config.login import Login
 from applier.decode.dump.csv_form import CsvForm
 from applier.decode.dump.export import Export
@@ -171,9 +172,7 @@ class Loader:
         rules = self.copies.targets.maker.rules
         text = self.export.texts.get(version.name, "")
         generated = Generated(version, rules, text)
-        if isinstance(self.form, Login):
-            return RangeReader(self.form, self.export.tso, version, rules, order_of(version, text)), generated
-        return PartReader(self.export.address, self.form, version, rules), generated
+        return reader_of(self.export, self.form, version, rules), generated
 
     def version(self, name: TableName) -> TableVersion:
         """A table as the export declares it; its number is the TSO, as no message has it."""
@@ -249,6 +248,13 @@ def mark_of(export: Export | TidbExport, name: TableName) -> str:
 def _met(name: TableName) -> CheckpointConflict:
     what = f"Another process loads table {name}."
     return CheckpointConflict(what, "Wait for it, or stop it; then give the command again.")
+
+
+def reader_of(export: Export | TidbExport, form: CsvForm | Login, version: TableVersion, rules: TypeRules) -> Reader:
+    """What reads the parts of a table of an export, or of a TiDB."""
+    if isinstance(form, Login):
+        return RangeReader(form, export.tso, version, rules, order_of(version, export.texts.get(version.name, "")))
+    return PartReader(export.address, form, version, rules)
 
 
 def refuse_names(version: TableVersion) -> None:

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import base64
-import gzip
-import json
 import signal
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -16,8 +13,8 @@ from applier.config import settings
 from applier.decode.dump.export import Export
 from tests import expected
 from tests.integration.tidb import corpus, ranged
+from tests.integration.tidb.feed import now, replay
 from tests.recovery.process import Applier, once
-from tests.replay import Replay
 from tests.services.tidb import Tidb
 
 if TYPE_CHECKING:
@@ -35,7 +32,7 @@ def test_a_loaded_export_is_what_sql_shows(
     if not tidb.rows(f"SHOW DATABASES LIKE '{DATABASE}'"):
         corpus.create(tidb, DATABASE)
     address = tidb.dump(tmp_path / "export", "--filter", f"{DATABASE}.*", *options)
-    found = _replay(f"tidb{len(options)}", Export.find(address).tso, {"dump": address}, lake, tmp_path)
+    found = replay(f"tidb{len(options)}", Export.find(address).tso, {"dump": address}, lake, tmp_path)
     done = load(settings.parse(found.raw), None, (), lambda _: None)
     assert done.refused == ()
     with found.running(spark) as pipeline:
@@ -53,7 +50,7 @@ def test_a_database_loaded_by_sql_is_what_sql_shows(
     """All tables with all columns, in ranges of each kind of key; without a right to one of them nothing is begun."""
     corpus.create(tidb, DATABASE)
     ranged.create(tidb, KEYS)
-    found = _replay("tidbsql", _now(tidb) + (1 << 40), {"url": f"mysql://root@127.0.0.1:{tidb.port}"}, lake, tmp_path)
+    found = replay("tidbsql", now(tidb) + (1 << 40), {"url": f"mysql://root@127.0.0.1:{tidb.port}"}, lake, tmp_path)
     found.raw["tables"] |= {"include": [f"{DATABASE}.*", f"{KEYS}.*"], "zero_dates_of": {f"{KEYS}.days.d": "string"}}
     done = load(settings.parse(found.raw), None, (), lambda _: None)
     assert done.refused == ()
@@ -75,7 +72,7 @@ def test_killed_in_a_load_by_sql(tidb: Tidb, tmp_path: Path) -> None:
     ranged.create(tidb, KEYS)
     lake = {"type": "jdbc", "uri": f"jdbc:sqlite:{tmp_path}/catalog.db", "warehouse": f"{tmp_path}/tables"}
     url = f"mysql://root@127.0.0.1:{tidb.port}"
-    found = _replay("tidbkill", _now(tidb) + (1 << 40), {"url": url}, lake, tmp_path)
+    found = replay("tidbkill", now(tidb) + (1 << 40), {"url": url}, lake, tmp_path)
     found.raw["tables"] |= {"include": [f"{KEYS}.*", f"!{KEYS}.days"]}
     wanted = corpus.shown(tidb, KEYS)
     killed = Applier(found.raw, tmp_path, kill_at="load-committed:2", command="load").wait()
@@ -92,34 +89,3 @@ def test_killed_in_a_load_by_sql(tidb: Tidb, tmp_path: Path) -> None:
     for name, table in wanted.items():
         if name.table != "days":
             assert expected.bag(found.contents(name) or []) == expected.bag(expected.rows(table)), name
-
-
-def _now(tidb: Tidb) -> int:
-    ranged.keep_past(tidb)
-    return int(tidb.rows("SHOW MASTER STATUS")[0][1])
-
-
-def _replay(name: str, tso: int, upstream: dict[str, str], lake: dict[str, str], folder: Path) -> Replay:
-    feed = folder / "feed.jsonl.gz"
-    watermark = {"type": "TIDB_WATERMARK", "es": 1, "ts": 1, "_tidb": {"watermarkTs": tso + 1}}
-    value = {"id": 0, "database": "", "table": "", "isDdl": False, "sql": "", "data": None, "old": None, **watermark}
-    text = base64.b64encode(json.dumps(value).encode()).decode()
-    record = {
-        "topic": "feed",
-        "partition": 0,
-        "offset": 0,
-        "timestamp": tso >> 18,
-        "key": None,
-        "value": text,
-        "headers": [],
-    }
-    with gzip.open(feed, "wt") as file:
-        file.write(json.dumps(record) + "\n")
-    raw = {
-        "changefeed": {"name": name, "protocol": "canal-json"},
-        "source": {"archive": str(feed)},
-        "catalog": {"name": "lake", **lake},
-        "tables": {"route": f"{name}__{{database}}.{{table}}"},
-        "upstream": upstream,
-    }
-    return Replay("", "", name, lake, raw)

@@ -1,0 +1,56 @@
+"""The command line of `verify`."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from applier.changefeed.filter import rules_of
+from applier.commands.tables.cli import ConfigFile, LogLevel, Tables, examples, loaded, say
+
+if TYPE_CHECKING:
+    from applier.commands.verify.report import TableVerdict
+
+app = typer.Typer()
+
+
+@app.command(
+    epilog=examples("verify -c applier.toml", "verify -c applier.toml --tables 'shop.*' --against /exports/shop")
+)
+def verify(
+    config: ConfigFile,
+    *,
+    tables: Tables = "",
+    against: Annotated[
+        str,
+        typer.Option(
+            help="tidb, the folder of an export, or another Iceberg table. Default: upstream.url, or upstream.dump."
+        ),
+    ] = "",
+    show_values: Annotated[
+        bool, typer.Option("--show-values", help="Also print the cells that differ, which are rows.")
+    ] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of lines.")] = False,
+    log_level: LogLevel = "warning",
+) -> None:
+    """Compare tables with TiDB or an export, cell by cell, also beside `run`."""
+    given, rules = loaded(config, log_level), rules_of(tables)
+    from applier.runtime.logs import announce  # noqa: PLC0415
+
+    announce("starting Spark …")
+    from applier.commands.verify.command import verify as compare  # noqa: PLC0415
+    from applier.commands.verify.render import lines, summary  # noqa: PLC0415
+
+    def told(verdict: TableVerdict) -> None:
+        if not as_json:
+            for line in lines(verdict, values=show_values):
+                say(line)
+
+    report = compare(given, against, rules, told, now_ms=time.time_ns() // 1_000_000)
+    if as_json:
+        print(report.to_json())
+    else:
+        say(summary(report))
+    raise typer.Exit(report.exit_code)

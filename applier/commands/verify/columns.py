@@ -1,0 +1,53 @@
+"""Finds the columns that an Iceberg table had at a snapshot for those of its upstream."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from dataclasses import replace
+
+import pyarrow as pa
+
+from applier.errors import TableMismatch
+from applier.sink.format.types import TableSchema
+from applier.sink.iceberg.table import Table
+from applier.sink.write.file_writer import check_columns
+
+
+class ColumnMissing(TableMismatch):
+    """A table has no column of a name that the other side has."""
+
+
+def columns_at(table: Table, snapshot_id: int | None, wanted: pa.Schema) -> TableSchema:
+    """The columns of a table that hold those of its upstream, in their order.
+
+    A DDL that changes no row makes no snapshot, so the columns of the resolved ts may be newer than those with which
+    the snapshot was made; and `run` may have gone on since. So the first schema counts that fits best.
+
+    Raises:
+        ColumnMissing: It has not all of them.
+        TableMismatch: A column has a type that cannot hold the upstream's.
+    """
+    made = [] if snapshot_id is None else [table.schema_at(snapshot_id)]
+    schemas = [*made, table.schema, *table.former_schemas()]
+    exact = next((schema for schema in schemas if _is_exact(schema, wanted)), None)
+    found = exact or next((schema for schema in schemas if _fits(table, schema, wanted)), None)
+    if found is None:
+        lacking = [column.name for column in wanted if column.name not in table.schema.names]
+        if lacking:
+            raise ColumnMissing(f"Table {table} has no column {', '.join(lacking)}, which the other side has.")
+        check_columns(str(table), wanted, table.schema)
+        raise TableMismatch(f"The columns of table {table} at snapshot {snapshot_id} are not known any more.")
+    fields = [field for column in wanted if (field := found.field(column.name)) is not None]
+    return replace(found, fields=tuple(fields), arrow=pa.schema([found.arrow.field(field.name) for field in fields]))
+
+
+def _is_exact(schema: TableSchema, wanted: pa.Schema) -> bool:
+    found = [schema.field(column.name) for column in wanted]
+    return all(field is not None and field.arrow == column.type for field, column in zip(found, wanted, strict=True))
+
+
+def _fits(table: Table, schema: TableSchema, wanted: pa.Schema) -> bool:
+    with suppress(TableMismatch):
+        check_columns(str(table), wanted, schema)
+        return True
+    return False

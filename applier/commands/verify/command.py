@@ -1,0 +1,171 @@
+"""Command `verify`: whether tables hold what their upstream holds, cell by cell, at the resolved ts of the cut.
+
+It reads a checkpoint once and keeps to its snapshots, so that `run` may go on meanwhile. It writes nothing.
+"""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
+
+from applier.changefeed.filter import option
+from applier.changefeed.table import TableName
+from applier.changefeed.ts import wall_clock
+from applier.commands.control_reader import newest_checkpoint
+from applier.commands.load.outlook import meant
+from applier.commands.status.command import status
+from applier.commands.verify.against import Other, OtherTable, find, is_table, other_table
+from applier.commands.verify.columns import ColumnMissing
+from applier.commands.verify.report import TableVerdict, VerifyReport
+from applier.commands.verify.sides import snapshot_side
+from applier.commands.verify.spark import compare
+from applier.config.settings import Config
+from applier.errors import (
+    EXPORT,
+    ConfigError,
+    TerminalError,
+    TransientError,
+)
+from applier.runtime.jvm.spark_session import running
+from applier.sink.iceberg.catalog import Catalog
+from applier.sink.iceberg.table import Table
+from applier.watch.report import LACKING, TableProgress
+from applier.wording import of_this_changefeed
+
+_THREADS = 4
+"""Tables that are compared at the same time: rows of each that differ may be in memory."""
+
+Told = Callable[[TableVerdict], None]
+"""Takes what is found of a table, as soon as it is."""
+
+
+def verify(config: Config, against: str, rules: Sequence[str], told: Told, *, now_ms: int) -> VerifyReport:
+    """Compare the tables that rules mean with their upstream, which `against` names; "" is that of the configuration.
+
+    Raises:
+        ConfigError: There is no resolved ts, no upstream, or no such table.
+        MomentGone, OutsideRefused, TransientError: As `against.find`; of the catalog as well.
+    """
+    report, last = status(config, now_ms=now_ms), newest_checkpoint(config)
+    if report.resolved_ts is None or last is None:
+        what = f"Changefeed {config.changefeed.name} has no resolved ts at which its tables could be verified"
+        raise ConfigError([f"{what}: it has applied nothing yet, or its feed carries no watermark."])
+    found = None if is_table(against) else find(config, against, rules, report.resolved_ts)
+    admits, shown = meant(config, rules), {table.table: table for table in report.tables if table.state != "dropped"}
+    known = {name for name in last.tables if admits(name) and str(name) in shown}
+    names = sorted(known | (found.names if found else set()))
+    if not names:
+        raise ConfigError(["No table matches tables.include and --tables, here or upstream."])
+    with running(config, config.catalog.properties) as session:
+        catalog = Catalog(session, config.catalog.name)
+        other = found or other_table(catalog, against, names)
+        checks = _Checks(config, catalog, other, secrets.randbits(64))
+        pool, verdicts = ThreadPoolExecutor(_THREADS), list[TableVerdict]()
+        try:
+            for verdict in pool.map(lambda name: checks.verdict(name, shown.get(str(name))), names):
+                told(verdict)
+                verdicts.append(verdict)
+        finally:
+            # Whoever stops the command need not wait for jobs under way, which end with Spark.
+            pool.shutdown(wait=False, cancel_futures=True)
+    resolved = f"{wall_clock(report.resolved_ts):%F %T} UTC"
+    return VerifyReport(config.changefeed.name, other.title, report.resolved_ts, resolved, verdicts)
+
+
+@dataclass(frozen=True, slots=True)
+class _Checks:
+    """Compares tables with an upstream; the seed is that of the hashes of rows."""
+
+    config: Config
+    catalog: Catalog
+    other: Other
+    seed: int
+
+    def verdict(self, name: TableName, progress: TableProgress | None) -> TableVerdict:
+        """What is found of a table; `progress` is what `status` shows of it."""
+        place = self.config.route.identifier(name)
+        snapshot_id = None if progress is None else progress.cut_snapshot_id
+        unknown = TableVerdict(str(name), ".".join(place), "unknown", snapshot_id)
+        because, way_out = self._unsettled(name, progress)
+        if because:
+            return self._explained(unknown, because, way_out)
+        table: Table | None = None
+        try:
+            table = self.catalog.load(place)
+            if table is None or (snapshot_id is not None and not table.has_snapshot(snapshot_id)):
+                return self._explained(unknown, *_gone(place, snapshot_id))
+            return self._compared(name, table, snapshot_id, unknown)
+        except (ConfigError, TerminalError, TransientError) as error:
+            if isinstance(error, TransientError) and table is not None and self._has_expired(table, snapshot_id):
+                return self._explained(unknown, *_gone(place, snapshot_id))
+            what, hint = ("\n".join(error.problems), "") if isinstance(error, ConfigError) else (error.what, error.hint)
+            return self._explained(unknown, what, hint)
+
+    def _unsettled(self, name: TableName, progress: TableProgress | None) -> tuple[str, str]:
+        """Why a table cannot be verified at the resolved ts, and what ends that; "" if it can."""
+        if progress is None:
+            what = f"The changefeed has met no row and no DDL of table {name}."
+            return what, f"If it has rows upstream, run `applier load -c FILE --tables {option([name])}`."
+        if progress.state in (*LACKING, "missing", "rolled back"):
+            return progress.because or f"Table {name} is {progress.state}.", progress.way_out or ""
+        if progress.state == "ahead" and progress.snapshot_id == progress.cut_snapshot_id:
+            return f"Table {name} shows more than the resolved ts.", "The next step of `applier run -c FILE` ends that."
+        if progress.state == "expired":
+            return _gone(self.config.route.identifier(name), progress.cut_snapshot_id)
+        if name not in self.other.names:
+            what = f"{self.other.title} shows no table {name} at the resolved ts."
+            return what, "Let the user of upstream.url see it; if it was dropped there, the feed lacks that DDL."
+        return "", ""
+
+    def _compared(self, name: TableName, table: Table, snapshot_id: int | None, unknown: TableVerdict) -> TableVerdict:
+        try:
+            other, schema, key, left_out = self.other.prepared(name, table, snapshot_id, self.config.type_rules)
+        except ColumnMissing as error:
+            return self._explained(replace(unknown, state="different"), error.what, error.hint)
+        own, about = snapshot_side(table, snapshot_id, schema.fields)
+        names = [field.name for field in schema.fields]
+        found = compare(self.catalog.java.session, str(table), (other, own), about, key, names, self.seed)
+        verdict = TableVerdict(
+            str(name),
+            unknown.iceberg,
+            "equal" if found.found is None else "different",
+            snapshot_id,
+            found.rows,
+            found.upstream_rows,
+            {} if found.found is None else found.found.counts,
+            found.is_whole,
+            () if found.found is None else found.found.listed,
+            left_out,
+        )
+        return verdict if found.found is None else self._explained(verdict, "", self._way_out(name))
+
+    def _way_out(self, name: TableName) -> str:
+        if isinstance(self.other, OtherTable):
+            return ""
+        load = f"applier load -c FILE --tables {option([name])} --again"
+        if self.config.upstream.login is None:
+            load = load.replace(" --again", " --from DIR")
+            return f"Export the table with `{EXPORT}`, run `{load}`, and let `applier run -c FILE` go on."
+        return f"`{load}` reads its rows once more, and `applier run -c FILE` goes on from there."
+
+    def _explained(self, verdict: TableVerdict, because: str, way_out: str) -> TableVerdict:
+        return replace(verdict, because=because, way_out=of_this_changefeed(way_out, self.config.path))
+
+    def _has_expired(self, table: Table, snapshot_id: int | None) -> bool:
+        try:
+            table.refresh()
+            return snapshot_id is not None and not table.has_snapshot(snapshot_id)
+        except (TerminalError, TransientError):
+            return False
+
+
+def _gone(place: Sequence[str], snapshot_id: int | None) -> tuple[str, str]:
+    if snapshot_id is None:
+        return (
+            f"Table {'.'.join(place)} is not in the catalog yet.",
+            "`applier run -c FILE` makes it with its first row.",
+        )
+    what = f"Snapshot {snapshot_id} of table {'.'.join(place)}, which shows the resolved ts, has expired."
+    return what, "Give the command again; if it takes longer than snapshots are kept, raise maintenance.snapshot_hours."

@@ -1,0 +1,115 @@
+"""Compares two sides of a table: first by digests of chunks, then by the rows of the chunks that differ."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+
+from applier.commands.verify.difference import Differences, differences
+from applier.commands.verify.digest import Chunks, Digest, found
+from applier.commands.verify.sides import Side, SideReader
+from applier.runtime.tasks.spark import map_in_tasks
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+_MOST_BYTES = 128 << 20
+"""Bytes of rows of chunks that differ, of both sides, that are compared: they are in memory at once."""
+
+
+@dataclass(frozen=True, slots=True)
+class DigestTask:
+    """Computes the digest of a part of one of two sides, which its number names, in any process."""
+
+    readers: tuple[SideReader, SideReader]
+    chunks: Chunks
+
+    def __call__(self, part: tuple[int, Sequence[Any]]) -> tuple[int, Digest]:
+        """The number of the side, and what the part holds."""
+        number, pieces = part
+        digest = Digest(self.chunks.bits)
+        for rows in self.readers[number].read(pieces):
+            digest.take(rows, self.chunks)
+        return number, digest
+
+
+@dataclass(frozen=True, slots=True)
+class RowsTask:
+    """Finds the rows of some chunks in a part of one of two sides, in any process."""
+
+    readers: tuple[SideReader, SideReader]
+    chunks: Chunks
+    wanted: Any
+
+    def __call__(self, part: tuple[int, Sequence[Any]]) -> tuple[int, pa.Table | None]:
+        """The number of the side, and the rows that `digest.found` finds."""
+        number, pieces = part
+        return number, found(self.readers[number].read(pieces), self.chunks, self.wanted)
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """What a comparison has found.
+
+    Attributes:
+        upstream_rows: Rows of the upstream.
+        rows: Rows of the Iceberg table.
+        found: How they differ; None where they are equal.
+        is_whole: All chunks that differ were looked through, so that no difference is left out of the counts.
+    """
+
+    upstream_rows: int
+    rows: int
+    found: Differences | None = None
+    is_whole: bool = True
+
+
+def compare(
+    session: SparkSession,
+    name: str,
+    sides: tuple[Side, Side],
+    about: int,
+    key: Sequence[str],
+    names: Sequence[str],
+    seed: int,
+) -> Comparison:
+    """Compare the upstream with an Iceberg table of these columns and about so many rows, in jobs of Spark.
+
+    () is no key.
+
+    Raises what the readers of the sides do, and TransientError where Spark fails.
+    """
+    readers = (sides[0].reader, sides[1].reader)
+    parts = [(number, part) for number, side in enumerate(sides) for part in side.parts]
+    chunks = Chunks.of([names.index(column) for column in key], about, seed)
+    upstream, iceberg = Digest(chunks.bits), Digest(chunks.bits)
+    for number, digest in map_in_tasks(session, f"compare table {name}", DigestTask(readers, chunks), parts):
+        (upstream, iceberg)[number].add(digest)
+    differing = upstream.differing(iceberg)
+    if not len(differing):
+        return Comparison(upstream.rows, iceberg.rows)
+    wanted = _fitting(differing, upstream, iceberg)
+    tables: tuple[list[pa.Table], list[pa.Table]] = ([], [])
+    task = RowsTask(readers, chunks, wanted)
+    for number, table in map_in_tasks(session, f"find what differs in table {name}", task, parts):
+        if table is not None:
+            tables[number].append(table)
+    shown = differences(_joined(tables[0]), _joined(tables[1]), key, names)
+    return Comparison(upstream.rows, iceberg.rows, shown, len(wanted) == len(differing))
+
+
+def _joined(tables: Sequence[pa.Table]) -> pa.Table | None:
+    return pa.concat_tables(tables) if tables else None
+
+
+def _fitting(differing: Any, upstream: Digest, iceberg: Digest) -> Any:
+    """As many of the chunks that differ as fit into memory, the smallest first, and one at least."""
+    rows = upstream.counts[differing] + iceberg.counts[differing]
+    order = np.argsort(rows, kind="stable")
+    width = (upstream.size + iceberg.size) / max(1, upstream.rows + iceberg.rows)
+    fitting = int(np.searchsorted(np.cumsum(rows[order]) * width, _MOST_BYTES, side="right"))
+    return np.sort(differing[order[: max(1, fitting)]])

@@ -1,0 +1,91 @@
+from __future__ import annotations
+
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from applier.changefeed.table import TableName
+from applier.changefeed.types import TypeRules
+from applier.commands.verify.against import OtherTable, is_table
+from applier.commands.verify.columns import ColumnMissing, columns_at
+from applier.errors import TableMismatch
+from applier.sink.format.types import TableSchema, schema_json
+
+
+def schema(**columns: pa.DataType) -> TableSchema:
+    """Of some columns."""
+    fields: list[pa.Field[Any]] = [pa.field(name, kind) for name, kind in columns.items()]
+    return TableSchema.parse(schema_json(pa.schema(fields)))
+
+
+class Held:
+    """A table with a schema now, others before, and one with which its snapshot was made."""
+
+    def __init__(self, made: TableSchema, now: TableSchema, *former: TableSchema) -> None:
+        self.made, self.schema, self.former = made, now, former
+        self.snapshot_id = 1
+
+    def __str__(self) -> str:
+        return "shop.orders"
+
+    def schema_at(self, _: int) -> TableSchema:
+        """That of its snapshot."""
+        return self.made
+
+    def former_schemas(self) -> tuple[TableSchema, ...]:
+        """All that it had."""
+        return self.former
+
+
+INT, TEXT, LONG = pa.int32(), pa.string(), pa.int64()
+
+
+@pytest.mark.parametrize(
+    ("made", "now", "former", "wanted"),
+    [
+        (schema(id=INT), schema(id=INT, a=TEXT), [], {"id": INT, "a": TEXT}),
+        (schema(id=INT, a=INT), schema(id=INT, a=TEXT), [], {"id": INT, "a": INT}),
+        (schema(id=INT, a=INT), schema(id=INT, c=INT), [schema(id=INT, b=INT)], {"id": INT, "b": INT}),
+        (schema(id=INT), schema(id=INT), [schema(id=LONG)], {"id": LONG}),
+        (schema(id=LONG, a=TEXT, own=INT), schema(id=LONG, a=TEXT, own=INT), [], {"a": TEXT, "id": INT}),
+    ],
+)
+def test_the_columns_are_those_of_the_moment(
+    made: TableSchema, now: TableSchema, former: list[TableSchema], wanted: dict[str, pa.DataType]
+) -> None:
+    """Before a DDL that came later, behind one that made no snapshot, and without columns that the upstream lacks."""
+    held: Any = Held(made, now, *former)
+
+    found = columns_at(held, 1, pa.schema(list(wanted.items())))
+
+    assert [field.name for field in found.fields] == found.arrow.names == list(wanted)
+    assert [field.arrow for field in found.fields] in ([*wanted.values()], [TEXT, LONG])
+
+
+def test_a_column_that_is_missing_is_a_difference() -> None:
+    """One of another type is only refused."""
+    held: Any = Held(schema(id=INT), schema(id=INT))
+
+    with pytest.raises(ColumnMissing, match=r"Table shop\.orders has no column a, b, which the other side has\."):
+        columns_at(held, None, pa.schema({"id": INT, "a": INT, "b": INT}))
+    with pytest.raises(TableMismatch, match=r"Column id of table shop\.orders is int and cannot hold upstream values"):
+        columns_at(held, None, pa.schema({"id": TEXT}))
+
+
+def test_two_tables_have_the_same_types() -> None:
+    """As their values could not be compared otherwise."""
+    own: Any = Held(schema(id=INT), schema(id=INT))
+    other: Any = Held(schema(id=LONG), schema(id=LONG))
+
+    with pytest.raises(TableMismatch, match="Column id is int in table shop.orders, and long in table shop.orders."):
+        OtherTable(other, frozenset()).prepared(TableName("shop", "orders"), own, 1, TypeRules())
+
+
+@pytest.mark.parametrize(
+    ("given", "is_one"),
+    [("tidb", False), ("", False), ("/a.b/c", False), ("s3://a.b", False), ("a.b", True), ("docs", False)],
+)
+def test_a_table_is_known_by_its_dots(given: str, is_one: bool) -> None:
+    """Addresses have slashes, and a folder that is there is one."""
+    assert is_table(given) is is_one
