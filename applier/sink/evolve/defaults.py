@@ -69,7 +69,8 @@ def filled(column: Column, arrow: pa.DataType, rules: TypeRules, path: str) -> t
         return existing_value(column, arrow, rules, path), None
     except DefaultUnknown as error:
         doubt = f"The value of the new column {column.name} in existing rows is not known: {error}."
-        return pa.scalar(None, arrow), None if rules.unknown_default == "null" else Refusal(doubt, _UNKNOWN_HINT)
+        refusal = Refusal(doubt, _UNKNOWN_HINT, column.name)
+        return pa.scalar(None, arrow), None if rules.unknown_default == "null" else refusal
 
 
 def zero_text(column: Column) -> str:
