@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import math
+import time
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
@@ -12,7 +14,7 @@ from applier.config.login import Login
 from applier.decode.tidb.rows_as_of import RowsAsOf
 from applier.decode.tidb.session import MomentGone
 from applier.errors import ConfigError, OutsideRefused, SchemaChangeRefused, TransientError, ValueRefused
-from applier.runtime.retry import Deadline
+from applier.runtime.retry import LATE_SECONDS, OUTAGE_SECONDS
 from applier.sink.evolve.plan import Evolution
 
 _RELOAD = (
@@ -21,12 +23,14 @@ _RELOAD = (
 )
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Upstream:
-    """Where it is; while it does not answer, the step is repeated for two minutes."""
+    """Where it is; while it does not answer, the step is repeated for two minutes. The clock has monotonic seconds."""
 
     login: Login
-    patience: Deadline = field(default_factory=Deadline)
+    clock: Callable[[], float] = time.monotonic
+    _since: float = field(default=-math.inf, init=False)
+    _last: float = field(default=-math.inf, init=False)
 
     def completed(self, evolution: Evolution, name: TableName, commit_ts: int, rules: TypeRules) -> Evolution:
         """An evolution of a table, with the values that are not known here.
@@ -38,14 +42,23 @@ class Upstream:
         try:
             completed = evolution.with_values(RowsAsOf.find(self.login, commit_ts, name, rules))
         except TransientError as error:
-            # The changefeed must not wait for ever for one table.
-            if self.patience.is_over((name, commit_ts)):
+            if self._is_given_up():
                 raise OutsideRefused(error.what) from None
+            error.system = "other"
             raise
+        self._last = -math.inf
         for doubt in completed.only_empty:
             what = f"Table {name} has no row in TiDB, or rows that hold different values in column {doubt.column}."
             raise ValueRefused(what)
         return completed
+
+    def _is_given_up(self) -> bool:
+        """Whether an outage has lasted long enough: tables that need no answer must not wait for it, nor for others."""
+        now = self.clock()
+        if now - self._last > OUTAGE_SECONDS:
+            self._since = now
+        self._last = now
+        return now - self._since >= LATE_SECONDS
 
     @contextmanager
     def in_place_of(self, refusal: SchemaChangeRefused) -> Iterator[None]:
