@@ -16,6 +16,7 @@ from applier.changefeed.route import Route
 from applier.changefeed.table import TableName
 from applier.changefeed.types import TypeRules
 from applier.config.changefeed import ChangefeedSection
+from applier.config.login import Login
 from applier.config.own_namespaces import without_own
 from applier.config.readers import Reader, with_format
 from applier.config.reading.paths import of_file, sqlite_file
@@ -274,6 +275,11 @@ class Config(Section):
     def filter(self) -> TableFilter:
         """Which upstream tables are followed."""
         return TableFilter(self.tables.include)
+
+    @property
+    def asked(self) -> Login | None:
+        """The TiDB that shows what no message says of a DDL; none in offset order, where rows do not lie by its ts."""
+        return self.upstream.login if self.changefeed.order == "resolved" else None
 
     @property
     def type_rules(self) -> TypeRules:

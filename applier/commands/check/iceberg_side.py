@@ -207,12 +207,15 @@ class Replicas:
         evolution = plan(before, after, actions, self.config.type_rules, table.schema.names)
         steps = tuple(step.describe() for step in evolution.steps)
         refusals = [evolution.refused] if evolution.refused else []
-        refusals += evolution.only_empty if table.may_hold_rows else ()
+        doubts = evolution.only_empty if table.may_hold_rows else ()
+        asked = doubts if self.config.asked and evolution.lacks_values else ()
+        refusals += () if asked else doubts
         if refusals:
             reasons = tuple(refusal.reason for refusal in refusals)
             ways_out = tuple(dict.fromkeys(refusal.hint for refusal in refusals))
             return replace(answer, outcome="refused", steps=steps, reasons=reasons, ways_out=ways_out)
-        return self._fitted(replace(answer, steps=steps), evolution, after, table)
+        asks = tuple(f"{doubt.reason} `run` asks the TiDB of upstream.url." for doubt in asked)
+        return self._fitted(replace(answer, steps=steps, reasons=asks), evolution, after, table)
 
     def _fitted(self, answer: TableAnswer, evolution: Evolution, after: TableVersion, table: LakeTable) -> TableAnswer:
         try:
@@ -225,7 +228,7 @@ class Replicas:
             return answer
         notes = [step.rewrite(table.format_version) for step in evolution.steps] if table.may_hold_rows else []
         outcome: TableOutcome = "rewritten" if any(note is not None for note in notes) else "in place"
-        return replace(answer, outcome=outcome, reasons=tuple(note for note in notes if note))
+        return replace(answer, outcome=outcome, reasons=(*answer.reasons, *filter(None, notes)))
 
 
 def _reasons(columns: Iterable[ColumnReport]) -> tuple[str, ...]:

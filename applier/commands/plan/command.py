@@ -142,4 +142,6 @@ def _refusal(
     steps = evolution.plan(before, after, group, pipeline.targets.maker.rules)
     if steps.refused is not None:
         return SchemaChangeRefused(steps.refused.reason)
-    return SchemaChangeRefused(f"unless the table is empty: {steps.only_empty[0].reason}") if steps.only_empty else None
+    if not steps.only_empty or (pipeline.config.asked and steps.lacks_values):
+        return None
+    return SchemaChangeRefused(f"unless the table is empty: {steps.only_empty[0].reason}")

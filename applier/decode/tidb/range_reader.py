@@ -50,7 +50,7 @@ class RangeReader:
 
     def query(self, part: TableRange) -> str:
         """What shows the rows of a range."""
-        cells = ", ".join(map(_cell, self.columns))
+        cells = ", ".join(map(cell, self.columns))
         rows = f"{place(self.version.name)} WHERE {part.condition}"
         return f"SELECT {cells} FROM {rows} ORDER BY {self.order.by}"  # noqa: S608 - names and literals are quoted
 
@@ -81,7 +81,7 @@ class RangeReader:
                     rows = _block(cursor)
                 if not rows:
                     return
-                yield _table(names, rows)
+                yield table_of(names, rows)
 
 
 def _block(cursor: Any) -> list[tuple[bytes | None, ...]]:
@@ -93,11 +93,12 @@ def _block(cursor: Any) -> list[tuple[bytes | None, ...]]:
     return rows
 
 
-def _table(names: Sequence[str], rows: Sequence[Any]) -> pa.Table:
+def table_of(names: Sequence[str], rows: Sequence[Any]) -> pa.Table:
+    """Rows as TiDB prints them, at least one: a `binary` column for each name."""
     return pa.table([pa.array(cells, pa.binary()) for cells in zip(*rows, strict=True)], names=list(names))
 
 
-def _cell(column: Column) -> str:
-    # As text, FLOAT comes with six digits.
+def cell(column: Column) -> str:
+    """What shows a column exactly: as text, FLOAT comes with six digits."""
     name = quoted(column.name)
     return f"CAST({name} AS DOUBLE)" if column.type.name == "float" else name

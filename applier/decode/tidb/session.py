@@ -211,7 +211,7 @@ def _meaning(login: Login, error: Exception) -> ApplierError:
         hint = f"Let TiDB keep more, with {KEEP}, and load as of a later moment (without --at)."
         return MomentGone(f"{what}: garbage collection has come to {left[1]} UTC." if left else f"{what}.", hint)
     if "future time" in str(text):
-        what = f"The TSO of --at lies after the newest one of TiDB {login.address}: give an earlier one."
+        what = f"The moment lies after the newest TSO of TiDB {login.address}: give an earlier --at, or another url."
         return MomentAhead([what])
     if number in _MEANS:
         meant, hint = _MEANS[number]

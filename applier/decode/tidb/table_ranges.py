@@ -22,6 +22,9 @@ _PLAIN = frozenset({*INTEGERS, "decimal"})
 _QUOTED = frozenset({"char", "varchar", "date", "datetime", "timestamp"})
 _HEX = frozenset({"binary", "varbinary"})
 
+COMPARED = _PLAIN | _QUOTED | _HEX
+"""Types whose values SQL compares with a literal as it sorts them."""
+
 Bound: TypeAlias = tuple[str, ...]
 """A key, or the first columns of one, as literals of SQL."""
 
@@ -64,7 +67,7 @@ class Order(NamedTuple):
     def bound(self, row: Sequence[bytes | None]) -> Bound | None:
         """The bound at which a row begins; None for one that no literal holds, as its text is no UTF-8."""
         try:
-            return tuple(_literal(cell or b"", column) for cell, column in zip(row, self.cut, strict=True))
+            return tuple(literal(cell or b"", column) for cell, column in zip(row, self.cut, strict=True))
         except UnicodeDecodeError:
             return None
 
@@ -90,8 +93,8 @@ def order_of(version: TableVersion, text: str) -> Order:
     cut = list[Column]()
     for name in version.key:
         column = version.column(name)
-        # SQL compares ENUM, SET, FLOAT and others with a literal in another way than it sorts them.
-        if column is None or column.type.name not in _PLAIN | _QUOTED | _HEX:
+        # Not so ENUM, SET, FLOAT and others.
+        if column is None or column.type.name not in COMPARED:
             break
         cut.append(column)
     return Order(tuple(version.key), tuple(cut))
@@ -109,7 +112,8 @@ def quoted(name: str) -> str:
     return "`" + name.replace("`", "``") + "`"
 
 
-def _literal(cell: bytes, column: Column | None) -> str:
+def literal(cell: bytes, column: Column | None) -> str:
+    """A value that TiDB prints, as SQL takes it; without a column, a number."""
     if column is None or column.type.name in _PLAIN:
         return cell.decode("ascii")
     if column.type.name in _HEX:

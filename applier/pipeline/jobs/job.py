@@ -199,7 +199,9 @@ def job(kind: Callable[[Pipeline, Pipeline, Copies, Handover], _Run], main: Pipe
         config=config,
         scanner=replace(main.scanner, parks=parks, keep_bad=main.scanner.keep_bad if is_held else True),
         targets=targets,
-        ddl_handler=applier(targets, state, config.ddl, past(main.state.control.decisions())),
+        ddl_handler=applier(
+            targets, state, config.ddl, past(main.state.control.decisions()), main.ddl_handler.upstream
+        ),
         state=state,
         maintenance=Maintenance(MaintenanceSection(tasks=()), targets),
     )

@@ -27,6 +27,7 @@ from applier.pipeline.schema_changes.decision import (
     unread,
 )
 from applier.pipeline.schema_changes.track import move_past
+from applier.pipeline.schema_changes.upstream import Upstream
 from applier.pipeline.schema_changes.whole_tables import NewTables, TableDdl
 from applier.pipeline.state import State
 from applier.pipeline.tables import completeness, table_records
@@ -52,6 +53,7 @@ class DdlApplier:
     Args:
         policies: Policy per kind of DDL, where it is not `apply`.
         past: Decisions that count more than the policies.
+        upstream: See `ColumnDdl`.
 
     Attributes:
         new_tables: Makes many tables at once.
@@ -62,6 +64,7 @@ class DdlApplier:
     state: State
     policies: Mapping[str, Policy]
     past: Past = field(default_factory=dict)
+    upstream: Upstream | None = None
     new_tables: NewTables = field(init=False)
     is_stopped: bool = field(default=False, init=False)
     _rules: DdlRules = field(init=False)
@@ -74,7 +77,7 @@ class DdlApplier:
         self._rules = DdlRules(self.policies, self.targets.include, self.past)
         self.new_tables = NewTables(self.targets, self.state, self._rules)
         self._tables = TableDdl(self.targets, self.state)
-        self._columns = ColumnDdl(self.targets, self.state)
+        self._columns = ColumnDdl(self.targets, self.state, self.upstream)
         self._rows = RowDdlApplier(self.targets, self.state)
 
     def follow(self, version: TableVersion) -> None:

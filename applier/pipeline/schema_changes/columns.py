@@ -11,6 +11,7 @@ from applier.changefeed.table import TableName, TableVersion
 from applier.ddl.actions import Action, touches
 from applier.errors import RELOAD, SchemaChangeRefused
 from applier.pipeline.schema_changes.track import after_of, altered
+from applier.pipeline.schema_changes.upstream import Upstream
 from applier.pipeline.state import State
 from applier.pipeline.tables.completeness import is_unmet
 from applier.pipeline.tables.ddl_stamp import DDL, is_in, mark, shown
@@ -23,16 +24,21 @@ from applier.sink.evolve.row_columns import of_schemas, supplied, with_virtual
 
 @dataclass(frozen=True, slots=True)
 class ColumnDdl:
-    """Changes columns, keys and comments of target tables. Each method may be called again after a crash."""
+    """Changes columns, keys and comments of target tables. Each method may be called again after a crash.
+
+    Where there is an `upstream`, it is asked for values that a DDL gave to rows and that are not known otherwise.
+    """
 
     targets: TargetTables
     state: State
+    upstream: Upstream | None = None
 
     def evolve(self, change: SchemaChange, group: Sequence[Action]) -> Decision:
         """Apply the specifications of one ALTER TABLE.
 
         Raises:
             SchemaChangeRefused: The table before it is not known, or the change cannot be applied exactly.
+            TransientError: The upstream does not answer.
         """
         name = touches(group[0])[0]
         after = after_of(change, name)
@@ -59,7 +65,14 @@ class ColumnDdl:
         schema = writer.table.schema
         evolution = plan(supplied(before, schema), wanted, group, self.targets.maker.rules, schema.names)
         stamp = self.targets.stamp(name, change.commit_ts, {DDL: mark(change)}, writer)
-        done = apply_evolution(writer.table, evolution, stamp)
+        try:
+            done = apply_evolution(writer.table, evolution, stamp)
+        except SchemaChangeRefused as refusal:
+            if self.upstream is None or not evolution.lacks_values:
+                raise
+            with self.upstream.in_place_of(refusal):
+                evolution = self.upstream.completed(evolution, wanted.name, change.commit_ts, self.targets.maker.rules)
+                done = apply_evolution(writer.table, evolution, stamp)
         writer.reload()
         self.targets.committed(writer, done.snapshot_id)
         return "rewritten" if done.rewritten else "applied"

@@ -14,14 +14,12 @@ import pyarrow as pa
 from applier.changefeed.table import UNKNOWN_DEFAULT, Column, ColumnType
 from applier.changefeed.types import DATE_TYPES, TypeRules
 from applier.sink.evolve.casts.cast import CastRefused, cast, family
-from applier.sink.evolve.casts.dates import moment_text, time_text
+from applier.sink.evolve.casts.dates import moment_text
 from applier.sink.evolve.steps import ConvertField, Refusal
 
 _ZERO_DATES = {"date": "0000-00-00", "datetime": "0000-00-00 00:00:00", "timestamp": "0000-00-00 00:00:00"}
 _ZEROS = {"time": "00:00:00", "json": "null", "vector": "[]", "year": "0000"}
 _CLOCKS = re.compile(r"CURRENT_(TIMESTAMP|DATE)|NOW\(|LOCALTIME|CURDATE|CURTIME", re.IGNORECASE)
-_YEAR = re.compile("0000|19(0[1-9]|[1-9][0-9])|20[0-9][0-9]|21([0-4][0-9]|5[0-5])")
-_TIME = re.compile(r"(?!-00:00:00)-?([0-9]{2}|[1-8][0-9]{2}):[0-5][0-9]:[0-5][0-9](\.[0-9]*)?")
 _MICROSECONDS = 6
 _MOST_DIGITS = 65
 _SESSION = (
@@ -71,7 +69,8 @@ def filled(column: Column, arrow: pa.DataType, rules: TypeRules, path: str) -> t
         return existing_value(column, arrow, rules, path), None
     except DefaultUnknown as error:
         doubt = f"The value of the new column {column.name} in existing rows is not known: {error}."
-        return pa.scalar(None, arrow), None if rules.unknown_default == "null" else Refusal(doubt, _UNKNOWN_HINT)
+        refusal = Refusal(doubt, _UNKNOWN_HINT, column.name)
+        return pa.scalar(None, arrow), None if rules.unknown_default == "null" else refusal
 
 
 def zero_text(column: Column) -> str:
@@ -147,15 +146,11 @@ def _scalar(text: str, column: Column, arrow: pa.DataType) -> pa.Scalar[Any]:
             return pa.scalar(msgspec.json.decode(text, type=list[float]), arrow)
         case "json":
             return pa.scalar(text, arrow)
-        case "year" if _YEAR.fullmatch(text):
-            return pa.scalar(int(text), arrow)
-        case "time" if _TIME.fullmatch(text):
-            return pa.scalar(time_text(text, _digits(text) if kind.scale is None else kind.scale), arrow)
         case "bit":
             written = ColumnType("bigint", unsigned=True)
         case _:
             written = ColumnType("varchar")
-    if kind.scale is None and kind.name == "decimal":
+    if kind.scale is None and kind.name in ("decimal", "time"):
         # As many digits as the text has.
         kind = replace(kind, length=kind.length or _MOST_DIGITS, scale=_digits(text))
     step = ConvertField(column.name, written, kind, pa.string(), arrow)

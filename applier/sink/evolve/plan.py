@@ -23,6 +23,7 @@ from applier.sink.evolve.column_mapping import ColumnMapping, lineage, moves
 from applier.sink.evolve.defaults import filled
 from applier.sink.evolve.row_columns import VIRTUAL, absent_from
 from applier.sink.evolve.steps import Refusal
+from applier.sink.evolve.upstream_rows import UpstreamRows
 from applier.sink.format.types import TableSchema, is_promotion
 
 
@@ -40,6 +41,24 @@ class Evolution:
     only_empty: tuple[Refusal, ...] = ()
     refused: Refusal | None = None
 
+    @property
+    def lacks_values(self) -> bool:
+        """Whether the values of some columns are all that can be in its way."""
+        is_open = bool(self.only_empty) or any(isinstance(step, evolve.ConvertField) for step in self.steps)
+        return is_open and self.refused is None and all(doubt.column for doubt in self.only_empty)
+
+    def with_values(self, shown: UpstreamRows) -> Evolution:
+        """The same with the values that TiDB shows: each that is not known, and each that it rewrote.
+
+        Raises:
+            ApplierError: TiDB does not show them.
+        """
+        asked = {doubt.column for doubt in self.only_empty}
+        steps = tuple(_with_values(step, shown, asked) for step in self.steps)
+        known = {getattr(new, "name", "") for old, new in zip(self.steps, steps, strict=True) if new is not old}
+        left = tuple(doubt for doubt in self.only_empty if doubt.column not in known)
+        return replace(self, steps=steps, only_empty=left)
+
     def predicted(self, schema: TableSchema) -> TableSchema:
         """Columns of a table after it; their order is left as it is.
 
@@ -50,6 +69,15 @@ class Evolution:
         for step in self.steps:
             step.on_fields(fields)
         return replace(schema, fields=tuple(fields.values()))
+
+
+def _with_values(step: evolve.EvolutionStep, shown: UpstreamRows, asked: Collection[str]) -> evolve.EvolutionStep:
+    if isinstance(step, evolve.ConvertField):
+        return replace(step, shown=shown)
+    if not isinstance(step, evolve.AddField) or step.name not in asked:
+        return step
+    value = shown.only_value(step.name, step.type)
+    return step if value is None else replace(step, default=value)
 
 
 def plan(
@@ -145,7 +173,7 @@ class _Change:
             yield Refusal(f"Column {names} {self.new.type.name} without changing it: the rows so far hold other text.")
         elif isinstance(retyped, evolve.ConvertField) and (reason := casts.refusal(retyped)) is not None:
             what = f"Column {self.new.name} changes from {self.old.type.name} to {self.new.type.name}: {reason}."
-            yield Refusal(what)
+            yield Refusal(what, column=self.new.name)
         if self._comment() != self.old.comment:
             yield evolve.DescribeField(self.new.name, self._comment())
 

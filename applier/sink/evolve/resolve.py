@@ -13,7 +13,7 @@ from typing import TypeVar
 import pyarrow as pa
 
 from applier.config.table_layout import PartitionField, SortField
-from applier.errors import TableMismatch
+from applier.errors import TableMismatch, ValueRefused
 from applier.sink.evolve import steps as evolve
 from applier.sink.evolve.rewrite import LiveRows, ValueSource
 from applier.sink.format.layout import takes
@@ -97,11 +97,18 @@ class Resolution:
         return [
             ValueSource(new, kept[new.id])
             if new.id in kept
-            else ValueSource(new, self._before(new.name), self._remade[new.name])
+            else self._remade_from(new, self._remade[new.name])
             if new.name in self._remade
             else ValueSource(new, constant=self._added[new.name].default)
             for new in after.fields
         ]
+
+    def _remade_from(self, new: Field, step: evolve.ConvertField) -> ValueSource:
+        if step.shown is None:
+            return ValueSource(new, self._before(new.name), step)
+        if not step.shown.key or not self._remade.keys().isdisjoint(step.shown.key):
+            raise ValueRefused(f"Rows of table {self._table.name} have no key that stays what it is.")
+        return ValueSource(new, step=step, key=tuple((name, self._before(name).name) for name in step.shown.key))
 
     def _of(self, kind: type[_S]) -> list[_S]:
         return [step for step in self._steps if isinstance(step, kind)]
@@ -121,7 +128,7 @@ class Resolution:
         if old.arrow != step.old_arrow:
             what = f"Column {step.name} of table {self._table.name} is {old.type}, upstream it was {step.old_arrow}"
             raise TableMismatch(what, "Restore the column's type, or load the table anew.")
-        if old.arrow != step.new_arrow and not is_promotion(old.arrow, step.new_arrow):
+        if step.shown is not None or (old.arrow != step.new_arrow and not is_promotion(old.arrow, step.new_arrow)):
             return False
         return not self._rows.count or not self._rows.are_changed(old, step)
 

@@ -28,15 +28,22 @@ CHUNK_BYTES = 256 << 20
 
 @dataclass(frozen=True, slots=True)
 class ValueSource:
-    """Where the values of a new field come from: the old field, whose values a step may cast, or else a constant."""
+    """Where the values of a new field come from: the old field, whose values a step may cast, or else a constant.
+
+    What TiDB shows for a step is found by the `key`: the names of its columns upstream and here.
+    """
 
     field: Field
     old: Field | None = None
     step: ConvertField | None = None
     constant: pa.Scalar[Any] | None = None
+    key: tuple[tuple[str, str], ...] = ()
 
     def values(self, rows: pa.Table) -> Chunks:
-        """The field's values, from rows of the old fields; raises as `cast`."""
+        """The field's values, from rows of the old fields; raises as `cast`, and as `UpstreamRows.values`."""
+        if self.step is not None and self.step.shown is not None:
+            keys = pa.table({name: rows[own] for name, own in self.key})
+            return self.step.shown.values(self.field.name, self.step.new, self.field.arrow, keys)
         if self.old is None:
             constant: Any = pa.repeat(self.constant, rows.num_rows)  # type: ignore[arg-type]
             return pa.chunked_array([constant])

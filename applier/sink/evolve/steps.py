@@ -11,6 +11,7 @@ import pyarrow as pa
 
 from applier.changefeed.table import ColumnType
 from applier.errors import RELOAD, SchemaChangeRefused, TableMismatch
+from applier.sink.evolve.upstream_rows import UpstreamRows
 from applier.sink.format.partition_spec import single_value
 from applier.sink.format.types import Field, TableSchema, iceberg_type, is_promotion, schema_json, type_text
 
@@ -23,10 +24,14 @@ _NEW = -1
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """Why a statement cannot be applied exactly, as one sentence without the table's name, and what to do about it."""
+    """Why a statement cannot be applied exactly, as one sentence without the table's name, and what to do about it.
+
+    If nothing but the values of a `column` is not known, TiDB can show them.
+    """
 
     reason: str
     hint: str = RELOAD
+    column: str = ""
 
     def of(self, table: object) -> SchemaChangeRefused:
         """The same as an error, with the name of a table."""
@@ -161,7 +166,7 @@ class ConvertField(EvolutionStep):
     """A field, by its new name, whose values TiDB rewrote, without row events: every value is cast.
 
     Where Iceberg cannot promote the field to the new type, it is made anew. It `holds_null` unless upstream had no
-    NULL, so that NULL here is a zero date that has no Iceberg value.
+    NULL, so that NULL here is a zero date that has no Iceberg value. Where TiDB shows the new values, none is cast.
     """
 
     name: str
@@ -170,6 +175,7 @@ class ConvertField(EvolutionStep):
     old_arrow: pa.DataType
     new_arrow: pa.DataType
     holds_null: bool = True
+    shown: UpstreamRows | None = None
 
     def describe(self) -> str:
         return f"convert {self.name} from {self.old.text} to {self.new.text} as TiDB does"

@@ -97,7 +97,8 @@ def is_lossless(old: ColumnType, new: ColumnType, arrow: pa.DataType) -> bool:
             return _is_finer(old, new)
         case "real":
             is_narrower = old.name == "double" and new.name == "float"
-            return not is_narrower and new.scale is None and (old.unsigned or not new.unsigned)
+            keeps_digits = new.scale is None or numbers.is_kept(old, new)
+            return not is_narrower and keeps_digits and (old.unsigned or not new.unsigned)
         case "text" | "bytes":
             return text.is_roomier(old, new)
         case "enum" | "set":
@@ -171,6 +172,8 @@ _CASTS: dict[tuple[str, str], Cast] = {
     **{(old, "real"): numbers.to_real for old in _NUMBERS},
     **{(old, "text"): text.to_text for old in _PRINTED},
     **{(old, "bytes"): text.to_bytes for old in _PRINTED},
+    ("int", "year"): numbers.to_year,
+    ("text", "year"): numbers.to_year,
     ("year", "year"): _same,
     ("enum", "enum"): _to_enum,
     ("text", "enum"): _to_enum,
@@ -182,5 +185,8 @@ _CASTS: dict[tuple[str, str], Cast] = {
     ("time", "time"): dates.to_time,
     ("date", "datetime"): _same,
     ("datetime", "date"): dates.to_date,
+    ("text", "date"): dates.date_of_text,
+    ("text", "datetime"): dates.datetime_of_text,
+    ("text", "time"): dates.to_time,
     ("json", "json"): _same,
 }

@@ -1,8 +1,9 @@
-"""Casts dates and times to another precision, and reads those that are written as TiDB prints them."""
+"""Casts dates and times to another type or precision, and reads them from the forms that people write, as TiDB does."""
 
 from __future__ import annotations
 
 import re
+from datetime import datetime, time, timedelta
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -10,9 +11,16 @@ import pyarrow.compute as pc
 from applier.sink.evolve.steps import ConvertField
 from applier.sink.format.types import Array, by_value
 
-_MOMENT = re.compile(
-    r"(\d{4}-\d\d-\d\d)(?:[T ]((?:[01]\d|2[0-3]):[0-5]\d:[0-5]\d)(?:\.(\d*))?)?", re.ASCII
-)  # fmt: skip
+_DATE = re.compile(
+    r"(\d{4}|\d{1,2})[-/.](\d{1,2})[-/.](\d{1,2})(?:(?:T| +)(\d{1,2})(?::(\d{1,2})(?::(\d{1,2})(?:\.(\d*))?)?)?)?",
+    re.ASCII,
+)
+_DATE_NUMBER = re.compile(r"(\d{4}|\d\d)(\d\d)(\d\d)(?:(\d\d)(\d\d)(\d\d)(?:\.(\d*))?)?", re.ASCII)
+_TIME = re.compile(r"(-?)(?:(\d{1,2}) +)?(\d{1,3})(?::(\d{1,2})(?::(\d{1,2}))?)?(?:\.(\d*))?", re.ASCII)
+_TIME_NUMBER = re.compile(r"(-?)()(\d{0,3}?)(\d{0,2}?)(\d{1,2})(?:\.(\d*))?", re.ASCII)
+"""Hours, minutes and seconds, each two digits, from the right."""
+_LONGEST_TIME = 838 * 3600 + 59 * 60 + 59
+_SPACES = " \t\n\v\f\r"
 
 
 class Unproven(ValueError):
@@ -36,40 +44,87 @@ def to_date(values: Array, _: ConvertField) -> Array:
     return days
 
 
+def date_of_text(texts: Array, _: ConvertField) -> Array:
+    """DATE of text: TiDB rounds to seconds before it cuts the time, so half a second can be a day."""
+    return by_value(texts, lambda text: _real(moment_text(text, 0))[:10], pa.string()).cast(pa.date32())
+
+
+def datetime_of_text(texts: Array, step: ConvertField) -> Array:
+    """DATETIME of text."""
+    digits = step.new.scale or 0
+    return by_value(texts, lambda text: _real(moment_text(text, digits)), pa.string()).cast(pa.timestamp("us"))
+
+
 def to_time(texts: Array, step: ConvertField) -> Array:
-    """TIME with another number of fractional digits."""
-    return by_value(texts, lambda text: time_text(text, step.new.scale or 0), pa.string())
+    """TIME with another number of fractional digits, or of text. Halfway below zero a TIME rounds up, text down."""
+    digits, is_time = step.new.scale or 0, step.old.name == "time"
+    return by_value(texts, lambda text: time_text(_up(text, digits) if is_time else text, digits), pa.string())
+
+
+def _up(text: str, digits: int) -> str:
+    whole, _, fraction = text.partition(".")
+    is_half = text.startswith("-") and fraction[digits:].rstrip("0") == "5"
+    return f"{whole}.{fraction[:digits]}" if is_half else text
 
 
 def time_text(text: str, digits: int) -> str:
-    """A time as TiDB prints it, with some number of fractional digits.
+    """A time as TiDB prints it with some number of fractional digits, from the forms that people write.
 
     Raises:
-        Unproven: It has more digits.
+        Unproven: It has another form.
+        ValueError: It is no time, or longer than TiDB's longest.
     """
-    whole, _, fraction = text.partition(".")
-    return whole + _fraction(fraction, digits)
+    text = text.strip(_SPACES)
+    match = _TIME_NUMBER.fullmatch(text) or _TIME.fullmatch(text)
+    if match is None:
+        raise Unproven
+    days, hours, minutes, seconds = (int(match[part] or 0) for part in (2, 3, 4, 5))
+    if minutes > 59 or seconds > 59:
+        raise ValueError
+    late, fraction = _fraction(match[6] or "", digits)
+    whole = ((days * 24 + hours) * 60 + minutes) * 60 + seconds + late
+    if whole > _LONGEST_TIME or (whole == _LONGEST_TIME and fraction.strip(".0")):
+        raise ValueError
+    sign = match[1] if whole or fraction.strip(".0") else ""
+    return f"{sign}{whole // 3600:02d}:{whole // 60 % 60:02d}:{whole % 60:02d}{fraction}"
 
 
 def moment_text(text: str, digits: int) -> str:
-    """A date with its time, written as TiDB prints them, with some number of fractional digits.
+    """A date with its time as TiDB prints it with some number of fractional digits, from the forms that people write.
 
     Zero and partial dates stay what they are.
 
     Raises:
-        Unproven: It is written in another way, or has more digits.
+        Unproven: It has another form.
+        ValueError: It is no date or time.
     """
-    match = _MOMENT.fullmatch(text)
+    text = text.strip(_SPACES)
+    match = _DATE.fullmatch(text) or _DATE_NUMBER.fullmatch(text)
     if match is None:
         raise Unproven
-    return f"{match[1]} {match[2] or '00:00:00'}{_fraction(match[3] or '', digits)}"
+    year, month, day, hours, minutes, seconds = (int(part or 0) for part in match.groups()[:6])
+    if len(match[1]) < 4 and (month or day or match.re is _DATE_NUMBER or match[7] or hours or minutes or seconds):
+        year += 2000 if year < 70 else 1900
+    if month > 12 or day > 31:
+        raise ValueError
+    late, fraction = _fraction(match[7] or "", digits)
+    whole = f"{year:04d}-{month:02d}-{day:02d} {time(hours, minutes, seconds)}"
+    if late and not (year and month and day):
+        raise Unproven
+    return (str(datetime.fromisoformat(whole) + timedelta(seconds=1)) if late else whole) + fraction
 
 
-def _fraction(text: str, digits: int) -> str:
-    """Digits behind the point, with the point."""
-    if text[digits:].strip("0"):
-        raise Unproven  # TiDB rounds them, in more ways than one.
-    return f".{text[:digits]:0<{digits}}" if digits else ""
+def _fraction(text: str, digits: int) -> tuple[int, str]:
+    """Whole seconds and fraction, rounded half away from zero, of the digits behind the point."""
+    units = int("0" + text[:digits].ljust(digits, "0")) + (text[digits : digits + 1] >= "5")
+    late, rest = divmod(units, 10**digits)
+    return late, f".{rest:0{digits}d}" if digits else ""
+
+
+def _real(text: str) -> str:
+    if text.startswith("0000") or "-00" in text:
+        raise Unproven
+    return text
 
 
 def _half_up(micros: int, digits: int) -> int:

@@ -6,6 +6,7 @@ import re
 from decimal import ROUND_HALF_EVEN, Decimal
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -20,8 +21,7 @@ _MOST_BITS = 64
 
 _WHOLE = pa.decimal128(38, 0)
 _BITS = {"tinyint": 8, "smallint": 16, "mediumint": 24, "int": 32, "bigint": 64}
-_SAFE_DIGITS = 15
-"""Digits of a decimal number that a DOUBLE keeps."""
+_WIDTHS = {"float": 12, "double": 22}
 _NUMBER = re.compile(r"[+-]?(\d+(\.\d*)?|\.\d+)([eE][+-]?\d+)?", re.ASCII)
 
 
@@ -61,6 +61,23 @@ def to_whole(values: Array, step: ConvertField) -> Array:
     return numbers.cast(step.new_arrow)
 
 
+def to_year(values: Array, step: ConvertField) -> Array:
+    """YEAR: one and two digits are years from 1970 to 2069; the number 0 and the text 0000 stay 0, other zeros not."""
+    numbers: Any = whole_of(values, step)
+    texts = map(str, values)
+    is_zero = [step.old.name in _BITS or len(text) == 4 or text.strip()[:1] != "0" for text in texts]
+    years = [None if n is None else _year(int(n), is_zero=z) for n, z in zip(numbers.to_pylist(), is_zero, strict=True)]
+    return pa.array(years, pa.int32())
+
+
+def _year(number: int, *, is_zero: bool) -> int:
+    if number in range(100) and (number or not is_zero):
+        return number + (2000 if number < 70 else 1900)
+    if number and number not in range(1901, 2156):
+        raise ValueError
+    return number
+
+
 def to_decimal(values: Array, step: ConvertField) -> Array:
     """DECIMAL: rounded half away from zero; from FLOAT and DOUBLE by their shortest text (`MyDecimal.FromFloat64`)."""
     target = step.new_arrow
@@ -77,9 +94,11 @@ def to_decimal(values: Array, step: ConvertField) -> Array:
 
 def to_real(values: Array, step: ConvertField) -> Array:
     """FLOAT or DOUBLE: the nearest; FLOAT by way of DOUBLE, as TiDB does it."""
-    if step.new.scale is not None or not (pa.types.is_floating(values.type) or pa.types.is_integer(values.type)):
-        values = by_value(values, lambda value: _real(_read(value), step.new), pa.float64())
+    if not (pa.types.is_floating(values.type) or pa.types.is_integer(values.type)):
+        values = by_value(values, lambda value: float(_read(value)), pa.float64())
     values = values.cast(pa.float64(), safe=False)
+    if step.new.scale is not None and not is_kept(step.old, step.new):
+        values = by_value(values, lambda value: _cut(value, step.new), pa.float64())
     _refuse_negative(values, step.new)
     result = values.cast(step.new_arrow, safe=False)
     if pc.all(pc.is_finite(result)).as_py() is False:
@@ -87,13 +106,22 @@ def to_real(values: Array, step: ConvertField) -> Array:
     return result
 
 
-def _real(number: Decimal, kind: ColumnType) -> float:
-    """The nearest DOUBLE; of FLOAT(M,D) and DOUBLE(M,D) only a number that TiDB has not to round."""
-    if kind.scale is not None:
-        digits = min(kind.length or _SAFE_DIGITS, _SAFE_DIGITS)
-        if rounded(number, kind.scale) != number or abs(number) >= 10 ** (digits - kind.scale):
-            raise Unproven
-    return float(number)
+def is_kept(old: ColumnType, new: ColumnType) -> bool:
+    """Whether TiDB leaves FLOAT and DOUBLE values as they are, even with more digits (`needChangeColumnData`)."""
+    width = _WIDTHS.get(old.name)
+    if width is None or old.unsigned != new.unsigned or (old.scale is None and old.length not in (None, width)):
+        return False  # Simple shows no digits: rounding to more than there are changes nothing.
+    is_wider = (old.length or width) <= (new.length or _WIDTHS[new.name])
+    return is_wider and (old.scale is None or (new.scale is not None and old.scale <= new.scale))
+
+
+def _cut(value: float, kind: ColumnType) -> float:
+    """A DOUBLE with D digits, of FLOAT(M,D): scaled, rounded half to even and scaled back (`types.Round`)."""
+    scale = float(10 ** (kind.scale or 0))
+    result = float(np.rint(value * scale)) / scale
+    if abs(result) > 10 ** ((kind.length or 0) - (kind.scale or 0)) - 1 / scale:
+        raise ValueError
+    return result
 
 
 def _rescaled(values: Array, target: pa.DataType) -> Array:

@@ -205,6 +205,19 @@ def test_an_unknown_value_of_existing_rows_is_refused(orders: World) -> None:
     assert answer.ways_out
 
 
+def test_a_value_that_tidb_is_asked_for_is_not_refused(orders: World) -> None:
+    """With `upstream.url`, save in offset order, where the rows of the table may be newer than the statement."""
+    orders.raw["upstream"] = {"url": "mysql://reader@tidb:4000"}
+    ddl = "ALTER TABLE shop.orders ADD COLUMN at DATETIME NOT NULL DEFAULT CURRENT_TIMESTAMP"
+
+    answer = answer_to(orders, ddl)
+    orders.raw["changefeed"]["order"] = "offset"
+
+    assert answer.outcome == "in place"
+    assert answer.reasons[0].endswith("which the changefeed does not show. `run` asks the TiDB of upstream.url.")
+    assert answer_to(orders, ddl).outcome == "refused"
+
+
 def test_an_empty_table_has_no_existing_values(world: World) -> None:
     """The same statement is fine on a table without rows."""
     world.create(ICEBERG, COLUMNS)

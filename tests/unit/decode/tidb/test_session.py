@@ -52,7 +52,11 @@ def _error(number: int, text: str, cause: Exception | None = None) -> Any:
             MomentGone,
             "no longer holds that moment: garbage collection has come to 2026-01-02 22:04:05 UTC.",
         ),
-        (_error(1105, "cannot set read timestamp to a future time, readTS: 1"), ConfigError, "give an earlier one."),
+        (
+            _error(1105, "cannot set read timestamp to a future time, readTS: 1"),
+            ConfigError,
+            "give an earlier --at, or another url.",
+        ),
         (_error(1064, "syntax error near 'value of a row'"), OutsideRefused, "refuses to be read with error 1064."),
     ],
 )

@@ -450,3 +450,54 @@ def test_digits_of_a_float_that_only_the_statement_shows_are_rounded_to() -> Non
     (step,) = steps(table(ID, old), table(ID, new), ddl.ModifyColumn(NAME, "c", written))
     assert isinstance(step, ConvertField)
     assert step.new == written.type
+
+
+class Shown:
+    """A TiDB that shows a value in all rows."""
+
+    key = ("id",)
+
+    def __init__(self, value: object) -> None:
+        self.value = value
+
+    def only_value(self, _: str, arrow: pa.DataType) -> pa.Scalar | None:  # type: ignore[type-arg]
+        """The value; None where rows differ."""
+        return None if self.value is None else pa.scalar(self.value, arrow)
+
+    def values(self, name: str, kind: T, arrow: pa.DataType, keys: pa.Table) -> pa.ChunkedArray:  # type: ignore[type-arg]
+        """It is not asked while a statement is planned."""
+        raise AssertionError
+
+
+def test_what_is_not_known_is_what_tidb_shows() -> None:
+    """A default that no message shows, and all values that a change of type rewrote; what is known is not asked for."""
+    known, unknown = Column("k", T("int"), default="5"), Column("c", T("int"), default="rand()")
+    before, after = table(ID, NOTE), table(ID, replace(NOTE, type=T("json")), known, unknown)
+    found = plan(before, after, [ddl.ModifyColumn(NAME, "note", after.columns[1])], RULES)
+    assert [doubt.column for doubt in found.only_empty] == ["note", "c"]
+    assert found.lacks_values
+
+    shown = Shown(7)
+    done = found.with_values(shown)
+
+    assert done.only_empty == ()
+    added = {step.name: step.default.as_py() for step in done.steps if isinstance(step, AddField)}
+    assert added == {"k": 5, "c": 7}
+    assert [step.shown for step in done.steps if isinstance(step, ConvertField)] == [shown]
+
+
+def test_a_default_that_tidb_does_not_show_stays_unknown() -> None:
+    """Rows that hold different values show none."""
+    column = Column("c", T("int"), default="rand()")
+    found = plan(table(ID), table(ID, column), (), RULES)
+
+    assert found.with_values(Shown(None)) == found
+
+
+def test_values_are_not_all_that_is_missing() -> None:
+    """Whether a column was renamed, and which rows went with a partition, no values show."""
+    gone = plan(table(ID, QTY), table(ID, PRICE), (), RULES)
+    dropped = plan(table(ID), table(ID), [ddl.DropPartitions(NAME, ("p",))], RULES)
+    plain = plan(table(ID), table(ID, QTY), (), RULES)
+
+    assert [found.lacks_values for found in (gone, dropped, plain)] == [False, False, False]

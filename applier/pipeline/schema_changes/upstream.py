@@ -1,0 +1,69 @@
+"""The TiDB that is asked for what no message says: values of a column as they were at the commit ts of a DDL."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+
+from applier.changefeed.table import TableName
+from applier.changefeed.types import TypeRules
+from applier.config.login import Login
+from applier.decode.tidb.rows_as_of import RowsAsOf
+from applier.decode.tidb.session import MomentGone
+from applier.errors import ConfigError, OutsideRefused, SchemaChangeRefused, TransientError, ValueRefused
+from applier.runtime.retry import LATE_SECONDS, OUTAGE_SECONDS
+from applier.sink.evolve.plan import Evolution
+
+_RELOAD = (
+    "Load the table again from TiDB, with `applier load -c FILE --tables TABLE`, or leave the table out in "
+    "tables.include."
+)
+
+
+@dataclass(slots=True)
+class Upstream:
+    """Where it is; while it does not answer, the step is repeated for two minutes. The clock has monotonic seconds."""
+
+    login: Login
+    clock: Callable[[], float] = time.monotonic
+    _since: float = field(default=-math.inf, init=False)
+    _last: float = field(default=-math.inf, init=False)
+
+    def completed(self, evolution: Evolution, name: TableName, commit_ts: int, rules: TypeRules) -> Evolution:
+        """An evolution of a table, with the values that are not known here.
+
+        Raises:
+            ConfigError, MomentGone, OutsideRefused, ValueRefused: TiDB does not show them.
+            TransientError: It does not answer, and may do so at the next try.
+        """
+        try:
+            completed = evolution.with_values(RowsAsOf.find(self.login, commit_ts, name, rules))
+        except TransientError as error:
+            if self._is_given_up():
+                raise OutsideRefused(error.what) from None
+            error.system = "other"
+            raise
+        self._last = -math.inf
+        for doubt in completed.only_empty:
+            what = f"Table {name} has no row in TiDB, or rows that hold different values in column {doubt.column}."
+            raise ValueRefused(what)
+        return completed
+
+    def _is_given_up(self) -> bool:
+        """Whether an outage has lasted long enough: tables that need no answer must not wait for it, nor for others."""
+        now = self.clock()
+        if now - self._last > OUTAGE_SECONDS:
+            self._since = now
+        self._last = now
+        return now - self._since >= LATE_SECONDS
+
+    @contextmanager
+    def in_place_of(self, refusal: SchemaChangeRefused) -> Iterator[None]:
+        """Do what TiDB is asked for, or raise the refusal, with why it could not be asked."""
+        try:
+            yield
+        except (ConfigError, MomentGone, OutsideRefused, ValueRefused) as error:
+            raise SchemaChangeRefused(f"{refusal.what} TiDB was asked: {error.what}", _RELOAD) from None
