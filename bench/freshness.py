@@ -16,7 +16,7 @@ from bench.meter import Line, Measured, Running, begin
 from bench.topic.encoder import Encoder
 from bench.topic.events import Events, Workload, commit_ts
 from bench.topic.produce import Produced, produce
-from bench.topic.stream import Block, continued
+from bench.topic.stream import Block, block_size, continued
 
 LEAD_MS = 5_000
 """From now to the first event: the messages are made meanwhile."""
@@ -86,7 +86,7 @@ def readable(stamps: Sequence[int], steps: Sequence[Line]) -> list[tuple[float, 
 def _ends(workload: Workload, events: Events, blocks: int) -> list[float]:
     """When the last row of each block was committed, Unix seconds."""
     stamps = commit_ts(workload, events.number)
-    size = -(-len(events) // blocks)
+    size = block_size(workload)
     return [(int(stamps[min(len(events), (block + 1) * size) - 1]) >> 18) / 1000 for block in range(blocks)]
 
 

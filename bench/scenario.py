@@ -111,7 +111,7 @@ def scenarios(*, quick: bool, tables: int | None = None) -> dict[str, Scenario]:
         Scenario(
             "freshness",
             "a feed that goes on: from the commit of a change to the moment at which it can be read",
-            (_live(size(60, 15), 10),),
+            tuple(_live(size(60, 15), 10, rate) for rate in (300, 1_000)),
             live=True,
         ),
         Scenario(
@@ -170,9 +170,9 @@ def _many_tables(tables: int) -> Case:
     return Case(f"{tables} tables", Workload(2 * events, tables=tables), settled=events)
 
 
-def _live(seconds: int, tables: int) -> Case:
-    """A thousand events a second over some tables."""
-    return Case(f"1,000 events/s over {tables} tables", Workload(1_000 * seconds, tables=tables, rate=1_000))
+def _live(seconds: int, tables: int, rate: int = 1_000) -> Case:
+    """Events over some tables, so many a second."""
+    return Case(f"{rate:,} events/s over {tables} tables", Workload(rate * seconds, tables=tables, rate=rate))
 
 
 def _worn(seconds: int, tables: int) -> Case:

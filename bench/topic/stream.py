@@ -22,7 +22,7 @@ from bench.topic.simple_json import SimpleJson
 PARTITIONS = 4
 EVENTS_PER_WATERMARK = 1000
 EVENTS_PER_BOOTSTRAP = 10_000
-_CHUNK = 20 * EVENTS_PER_WATERMARK
+_CHUNK_BLOCKS = 20
 
 ENCODERS: dict[str, Callable[[], Encoder]] = {
     "simple-json": SimpleJson,
@@ -38,15 +38,21 @@ Block = list[list[dict[str, Any]]]
 
 
 def stream(workload: Workload, events: Events, encoder: Encoder) -> Iterator[Block]:
-    """All messages: DDL, then rows, a watermark to every partition after each thousand, bootstraps between them."""
+    """All messages: DDL, then rows, watermarks to every partition and bootstraps between them."""
     yield _opening(workload, encoder)
     yield from continued(workload, events, encoder)
 
 
 def continued(workload: Workload, events: Events, encoder: Encoder) -> Iterator[Block]:
     """The messages of later events, for a topic that has its tables."""
-    for start in range(0, len(events), _CHUNK):
-        yield from _blocks(workload, events[start : start + _CHUNK], encoder)
+    chunk = _CHUNK_BLOCKS * block_size(workload)
+    for start in range(0, len(events), chunk):
+        yield from _blocks(workload, events[start : start + chunk], encoder)
+
+
+def block_size(workload: Workload) -> int:
+    """Events up to a watermark: those of a second, as TiCDC sends one a second, and a thousand at the most."""
+    return min(EVENTS_PER_WATERMARK, workload.rate)
 
 
 def _opening(workload: Workload, encoder: Encoder) -> Block:
@@ -64,11 +70,12 @@ def _blocks(workload: Workload, events: Events, encoder: Encoder) -> Iterator[Bl
     keys, values = _encode(workload, events, encoder)
     partition = partition_of(events.key, PARTITIONS).tolist()
     stamps = commit_ts(workload, events.number).tolist()
-    for start in range(0, len(events), EVENTS_PER_WATERMARK):
+    size = block_size(workload)
+    for start in range(0, len(events), size):
         block = _empty()
         if start % EVENTS_PER_BOOTSTRAP == 0:
             _bootstrap(block, workload, encoder)
-        end = min(start + EVENTS_PER_WATERMARK, len(events))
+        end = min(start + size, len(events))
         for row in range(start, end):
             block[partition[row]].append({"key": keys[row], "value": values[row]})
         _send(block, encoder.watermark(stamps[end - 1]))

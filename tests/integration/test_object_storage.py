@@ -13,6 +13,10 @@ from py4j.protocol import Py4JJavaError
 from pyspark.sql import SparkSession
 
 from applier.runtime.jvm.spark_session import _catalog_settings
+from applier.sink.control import append_table
+from applier.sink.control.control import Control
+from applier.sink.control.tables import CHECKPOINTS
+from applier.sink.iceberg.maintenance import data_files
 from applier.sink.iceberg.orphans import unreferenced
 from bench.storage import BUCKET, KEYS, client, counts, slow_s3
 from tests.spark.world import World
@@ -120,6 +124,37 @@ def test_a_compaction_reads_each_small_file_once(world: World, asked: Callable[[
     }
     # Commits brought the manifests together: a few are written again.
     assert sum(compaction.values()) <= 2 * files + 8
+
+
+def test_a_fold_of_the_checkpoints_reads_no_file_of_this_process(
+    world: World, asked: Callable[[], Counter[str]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """All tables wait for it. A second one reads what the first has written, and the checkpoint goes on."""
+    monkeypatch.setattr(append_table, "FOLD_FILES", 5)
+    world.settings["source"] = {"messages_per_step": 2}
+    world.create("a")
+    world.resolve()
+    for key in range(9):
+        world.put("a", key)
+        world.resolve()
+    folds = []
+    with world.applier() as pipeline:
+        control = pipeline.state.control
+        assert isinstance(control, Control)
+        ledger = control.tables[CHECKPOINTS]
+        table = ledger.table
+        asked()
+        files = 0
+        while pipeline.step().moved:
+            requests = asked()
+            if data_files(table) < files:
+                folds.append({kind: number for kind, number in requests.items() if "PUT" not in kind})
+            files = data_files(table)
+        steps = ledger.rows(["checkpoint"]).to_pylist()
+        last = pipeline.state.checkpoint.step
+    # The rows that were there, and those of the append.
+    assert folds == [{}, {"control HEAD": 2, "control GET": 2}]
+    assert sorted(row["step"] for row in steps) == list(range(last + 1))
 
 
 def test_a_commit_writes_no_manifest_that_it_merges(

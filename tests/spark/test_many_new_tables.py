@@ -1,4 +1,4 @@
-"""Many CREATE TABLE one after the other: their tables are made at once, and recorded in one commit."""
+"""A database and many tables are made one after the other: all at once, and recorded in one commit."""
 
 from __future__ import annotations
 
@@ -26,6 +26,7 @@ def begun(make: Make) -> World:
     world.create("first")
     world.resolve()
     world.run()
+    world.ddl("CREATE DATABASE IF NOT EXISTS shop", "")
     for number, table in enumerate(TABLES):
         world.create(table)
         world.put(table, number)
@@ -57,7 +58,7 @@ def decided(pipeline: Pipeline) -> Counter[tuple[str, str, str]]:
 def applied() -> Counter[tuple[str, str, str]]:
     """The same where each statement was applied once."""
     made = [(name, "create-table", "applied") for name in ("first", *TABLES)]
-    return Counter([*made, ("b", "add-column", "applied")])
+    return Counter([*made, ("", "create-database", "applied"), ("b", "add-column", "applied")])
 
 
 def check(world: World) -> None:

@@ -8,7 +8,7 @@ from itertools import groupby
 from typing import TypeAlias
 
 from applier.changefeed.table import TableName
-from applier.ddl.actions import Action, CreateTable, Effect, RenameTable, effect, named, touches
+from applier.ddl.actions import Action, CreateDatabase, CreateTable, Effect, RenameTable, effect, named, touches
 from applier.ddl.parser import parse
 from applier.ddl.schema_tracker import Tables
 from applier.ddl.spelling import Spelling
@@ -102,6 +102,14 @@ class Ddl:
             case [CreateTable(like=None) as create] if self.refused is None:
                 return create
         return None
+
+    @property
+    def is_making(self) -> bool:
+        """Whether it makes a table or a database, needs no other table, and changes none."""
+        match self.actions:
+            case [CreateDatabase()] if self.refused is None:
+                return True
+        return self.made is not None
 
     @property
     def misnamed(self) -> tuple[TableName, ...]:

@@ -246,7 +246,7 @@ class NewTables:
     rules: DdlRules
 
     def in_turn(self, ddl: Sequence[Ddl], is_first: Callable[[Ddl], bool]) -> Iterator[Ddl]:
-        """The DDL in their order; what CREATE TABLE in a row have made is kept in one commit behind the last.
+        """The DDL in their order; what those in a row that make tables have done is kept in one commit behind the last.
 
         A process that dies among them leaves tables that are made, not recorded: the next one finds each at its turn.
 
@@ -254,14 +254,14 @@ class NewTables:
             ddl: The DDL; each is to be applied before the next is asked for.
             is_first: No rows are due before a DDL in its tables.
         """
-        for _, group in groupby(ddl, lambda item: item.made is not None and self.state.keeps_cut):
+        for is_making, group in groupby(ddl, lambda item: item.is_making and self.state.keeps_cut):
             run = list(group)
             # Of two tables of one place the second one waits for its turn.
             apart = {self.targets.identifier(item.made.table): item for item in reversed(run) if item.made is not None}
-            if is_many := len(run) > 1 and len(apart) > 1:
+            if is_making and len(apart) > 1:
                 self.targets.side_by_side(self._make, [item for item in apart.values() if is_first(item)])
             for item in run:
-                if is_many and self.state.ddl.held is None:
+                if is_making and len(run) > 1 and self.state.ddl.held is None:
                     self.state.ddl.held = []
                 yield item
             self.settle()

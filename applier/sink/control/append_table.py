@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
 
 import pyarrow as pa
 
@@ -12,6 +12,7 @@ from applier.runtime.logs import logger
 from applier.sink.commit.committer import Committer
 from applier.sink.commit.stamp import Stamp
 from applier.sink.control.tables import ControlTable
+from applier.sink.format.storage import read_each
 from applier.sink.iceberg.catalog import Catalog, Identifier, JavaError
 from applier.sink.iceberg.commit import Change
 from applier.sink.iceberg.maintenance import data_files, expire
@@ -43,6 +44,8 @@ class AppendOnlyTable:
     """An Iceberg table that is only ever appended to; one thread at a time.
 
     A fold keeps the rows with the highest values of the column `ControlTable.order`, or all rows if that is "".
+    What a journal of steps has appended since its last fold stays in memory: all tables wait for a fold, and storage
+    elsewhere takes its time for each file.
 
     Raises:
         TableMismatch: The table has other columns.
@@ -54,6 +57,7 @@ class AppendOnlyTable:
         # It is written beside the steps, and a heartbeat must not wait for the clock.
         table.is_in_cuts = False
         self._order = kind.order
+        self._own: dict[str, pa.Table] = {}
 
     @staticmethod
     def open(
@@ -99,6 +103,7 @@ class AppendOnlyTable:
                 check(self.table)
                 committer.send(self._change(rows, stamp, is_fold=is_fold))
         if is_fold:
+            self._own.clear()
             self._expire()
         return committer.made
 
@@ -109,7 +114,7 @@ class AppendOnlyTable:
             return self._empty()
         if path is not None:
             try:
-                return self._read([path])
+                return self._read({path: None})
             except TransientError:
                 self.table.refresh()
         return self.rows()
@@ -121,12 +126,17 @@ class AppendOnlyTable:
         if any(indexed.file.deletes for indexed in files.values()):
             what = f"Rows of control table {self.table} were deleted by position"
             raise TableMismatch(what, "Run rewrite_data_files with delete-file-threshold 1 on it once.")
-        return self._read(list(files), without) if files else self._empty().drop_columns(list(without))
+        if not files:
+            return self._empty().drop_columns(list(without))
+        return self._read({path: indexed.file.size for path, indexed in files.items()}, without)
 
     def _change(self, rows: pa.Table, stamp: Stamp, *, is_fold: bool) -> Change:
         writer = FileWriter(self.table.file_layout, storage_for(self.table))
-        (file,) = writer.stage(conform(str(self.table), rows, self.table.schema), ())
+        conformed = conform(str(self.table), rows, self.table.schema)
+        (file,) = writer.stage(conformed, ())
         kept = writer.stage(self._kept(), ()) if is_fold else []
+        if self._order:
+            self._own[file.path] = conformed
         properties = stamp.entries() | {NEWEST: file.path}
         return Change(rows=[*kept, file], summary=stamp.entries(), properties=properties, replace=is_fold)
 
@@ -134,15 +144,19 @@ class AppendOnlyTable:
         rows = self.rows()
         return rows.sort_by([(self._order, "descending")]).slice(0, KEEP_ROWS) if self._order else rows
 
-    def _read(self, paths: list[str], without: Collection[str] = ()) -> pa.Table:
+    def _read(self, sizes: Mapping[str, int | None], without: Collection[str] = ()) -> pa.Table:
         storage = storage_for(self.table)
         fields = [field for field in self.table.schema.fields if field.name not in without]
-        tables = []
-        for path in paths:
-            with ParquetSource(storage, path) as source:
-                tables += [source.read(group, fields) for group in range(len(source.group_rows))]
         kept = pa.schema([column for column in self.table.schema.arrow if column.name not in without])
-        return pa.concat_tables(tables).cast(kept)
+
+        def read(path: str) -> pa.Table:
+            if (own := self._own.get(path)) is not None:
+                return own.select(kept.names)
+            with ParquetSource(storage, path, sizes[path]) as source:
+                return pa.concat_tables([source.read(group, fields) for group in range(len(source.group_rows))])
+
+        # Columns of files allow NULL whatever the table says.
+        return pa.concat_tables([rows.cast(kept) for rows in read_each(storage, read, list(sizes))])
 
     def _expire(self) -> None:
         try:
