@@ -119,7 +119,7 @@ class _Quiet(WSGIRequestHandler):
 def main() -> None:
     """Serve until the standard input ends."""
     # The processes that ask for counts do without it.
-    from moto.server import DomainDispatcherApplication, create_backend_app  # noqa: PLC0415
+    from moto.moto_server.werkzeug_app import DomainDispatcherApplication, create_backend_app  # noqa: PLC0415
 
     application = _Delayed(DomainDispatcherApplication(create_backend_app))
     server = make_server("127.0.0.1", 0, application, threaded=True, request_handler=_Quiet)
