@@ -222,9 +222,9 @@ class Lab:
             head = here[name].current_snapshot()
             # A commit that fences a table or maintains it moves the head and no row.
             shown = [listed, head.snapshot_id if head else None]
-            if listed is not None and not self.has_others:
-                # Plain time travel to the moment of the checkpoint.
-                there = here[name].snapshot_as_of_timestamp(pipeline.state.checkpoint.cut.at)
+            if listed is not None and (at := pipeline.state.checkpoint.cut.at) and not self.has_others:
+                # Plain time travel to the moment of the checkpoint; 0 where it is not known.
+                there = here[name].snapshot_as_of_timestamp(at)
                 shown.append(there.snapshot_id if there else None)
             for number in dict.fromkeys(shown):
                 found += self._differing(name, here[name], number, wanted[name][1])

@@ -119,6 +119,7 @@ def test_a_checkpoint_between_a_torn_step_and_its_repetition_keeps_the_cut(
     assert pipeline.state.ahead
     assert _lists_both(pipeline)
     _check_cuts(lab)
+    _check_printed(spark, lab)
     while not pipeline.step().moved:
         pass
     assert not pipeline.state.ahead
