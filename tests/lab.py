@@ -221,7 +221,12 @@ class Lab:
             listed = snapshots.pop((self.namespace(name.database), name.table), None)
             head = here[name].current_snapshot()
             # A commit that fences a table or maintains it moves the head and no row.
-            for number in dict.fromkeys([listed, head.snapshot_id if head else None]):
+            shown = [listed, head.snapshot_id if head else None]
+            if listed is not None and (at := pipeline.state.checkpoint.cut.at) and not self.has_others:
+                # Plain time travel to the moment of the checkpoint; 0 where it is not known.
+                there = here[name].snapshot_as_of_timestamp(at)
+                shown.append(there.snapshot_id if there else None)
+            for number in dict.fromkeys(shown):
                 found += self._differing(name, here[name], number, wanted[name][1])
         return [f"{line} at {resolved_ts}" for line in found]
 

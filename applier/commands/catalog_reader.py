@@ -20,6 +20,7 @@ from pyiceberg.table import Table
 
 from applier.config.settings import CatalogSection
 from applier.errors import ConfigError, TransientError, is_overload, reason_of
+from applier.sink.commit.stamp import EPOCH
 from applier.sink.format.types import TableSchema
 from applier.sink.iceberg.snapshot import Figures, Snapshot
 from applier.wording import WAY_TO_MOVED_FILES
@@ -107,7 +108,7 @@ class LakeTable:
         return self.figures.snapshot_id if self.figures else None
 
     def shows(self, head: int, at: int, *, is_by_log: bool) -> bool:
-        """Whether an engine that is asked for the table as of a time shows a snapshot, or a later one of the same rows.
+        """Whether an engine that is asked for the table as of a time shows a snapshot, or another one of the same rows.
 
         It goes by the heads that the table has had, or by the times of all snapshots, those of branches included.
         """
@@ -115,9 +116,13 @@ class LakeTable:
             found = next((snapshot for time, snapshot in reversed(self.log) if time <= at), None)
         else:
             found = max((it for it in self.times.items() if it[1] <= at), key=lambda it: it[1], default=(None,))[0]
-        for snapshot in self.history(found):
-            if snapshot.id == head or snapshot.operation != "replace":
-                return snapshot.id == head
+        return self._has_rows_of(found, head) or self._has_rows_of(head, found)
+
+    def _has_rows_of(self, newer: int | None, older: int | None) -> bool:
+        """Whether a snapshot was made on another one, and nothing in between has changed rows."""
+        for snapshot in self.history(newer):
+            if snapshot.id == older or _changes_rows(snapshot):
+                return snapshot.id == older
         return False
 
     def history(self, start: int | None) -> Iterator[Snapshot]:
@@ -125,6 +130,13 @@ class LakeTable:
         while start is not None and (found := self.snapshots.get(start)) is not None:
             yield found
             start = found.parent_id
+
+
+def _changes_rows(snapshot: Snapshot) -> bool:
+    """Whether a snapshot shows other rows than the one that it was made on: no compaction, and no fence of applier."""
+    is_ours = EPOCH in snapshot.summary
+    has_files = any(key.startswith(("added-", "deleted-", "removed-")) for key in snapshot.summary)
+    return snapshot.operation != "replace" and (has_files or not is_ours)
 
 
 @dataclass(frozen=True, slots=True)

@@ -235,9 +235,8 @@ class Pipeline:
         table_records.settle(self.state, self.targets, is_read=is_read)
         done = [ddl.barrier.change.id for ddl in scan.ddl]
         had = passed(scan.job.order.passages, next_offsets)
-        self.state.advance(
-            upto, readings, completeness.kept(self.state, self.targets), counts, done, had, is_read=is_read
-        )
+        cut = completeness.kept(self.state, self.targets, upto)
+        self.state.advance(upto, readings, cut, counts, done, had, is_read=is_read)
         # What was held is read again, with rows that were applied beside it.
         is_beyond = scan.results.held or self.state.covered
         self.state.covered = self._reader.covered(self.state.tables) if is_beyond else {}

@@ -8,9 +8,11 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, cast
 
 import duckdb
+import pytest
 from duckdb_extensions import import_extension  # type: ignore[import-untyped]
 
 from applier.commands.follower import Follower
+from applier.pipeline.requests import Requests
 from applier.sink.control.rows import TableRequest
 from applier.sink.iceberg.catalog import Catalog
 from applier.sink.upkeep import Upkeep
@@ -95,6 +97,46 @@ def test_total_is_the_same_as_of_the_moment_of_every_checkpoint(spark: SparkSess
     _check_printed(spark, lab)
 
 
+def test_a_checkpoint_between_a_torn_step_and_its_repetition_keeps_the_cut(
+    spark: SparkSession, disasters: Disasters
+) -> None:
+    """A process that comes after a crash carries out a request before it steps: no cut has what the crash left."""
+    feed = Changefeed(_bank(100), Habits(partitions=2, resolve=0.4), seed=3)
+    lab = Lab(spark, "torn_requests", feed.database, feed.send(), messages=100, more={"sink": {"threads": 1}})
+    pipeline = lab.start()
+    while not _lists_both(pipeline):
+        pipeline.step()
+    disasters.crash("commit-done", 1)
+    with pytest.raises(Crash):
+        pipeline.step()
+    disasters.mend()
+    assert _total_of_heads(lab) != TOTAL, "the crash did not fall between the tables: the test shows nothing"
+
+    lab.catalog = Catalog(spark, CATALOG)
+    pipeline = lab.start()
+    Requests(pipeline).carry_out(TableRequest("torn", "resume", ("bank.checking",), "", "me"))
+
+    assert pipeline.state.ahead
+    assert _lists_both(pipeline)
+    _check_cuts(lab)
+    _check_printed(spark, lab)
+    while not pipeline.step().moved:
+        pass
+    assert not pipeline.state.ahead
+    _check_cuts(lab)
+
+
+def _lists_both(pipeline: Pipeline) -> bool:
+    return {"checking", "savings"} <= {place[-1] for place in pipeline.state.checkpoint.cut.heads}
+
+
+def _check_cuts(lab: Lab) -> None:
+    """Of every checkpoint that lists both tables: by their snapshots, and as of its moment."""
+    cuts = _cuts(lab.spark, lab.name)
+    assert [total for total in (_total_of_cut(lab.spark, lab, cut) for cut in cuts) if total != TOTAL] == []
+    assert [total for total in _checked(lab, {}).values() if total != TOTAL] == []
+
+
 _CRASHES = 12
 """Turns in which the process may die: a job that dies in every third turn never ends."""
 
@@ -119,7 +161,9 @@ def _checked(lab: Lab, known: dict[int, int]) -> dict[int, int]:
     """The total at the moment of each checkpoint that lists both tables, where it is not known yet."""
     found = lab.spark.table(f"{CATALOG}.applier_{lab.name}.checkpoints").collect()
     listed = [json.loads(row["checkpoint"]) for row in found]
-    moments = {each["cut_at"] for each in listed if len(each["snapshots"]) == 2} - known.keys()
+    both = {"checking", "savings"}
+    full = [each for each in listed if both <= {item["table"][-1] for item in each["snapshots"]}]
+    moments = {each["cut_at"] for each in full} - known.keys()
     return {at: _total_as_of(lab.spark, lab, at) for at in moments}
 
 
@@ -185,7 +229,7 @@ def _cuts(spark: SparkSession, changefeed: str) -> list[dict[str, int]]:
     found = spark.table(f"{CATALOG}.applier_{changefeed}.checkpoints").orderBy("step").collect()
     listed = [json.loads(row["checkpoint"])["snapshots"] for row in found]
     cuts = [{item["table"][-1]: item["snapshot_id"] for item in snapshots} for snapshots in listed]
-    distinct = {tuple(sorted(cut.items())): cut for cut in cuts if len(cut) == 2}
+    distinct = {tuple(sorted(cut.items())): cut for cut in cuts if {"checking", "savings"} <= cut.keys()}
     return list(distinct.values())
 
 

@@ -385,16 +385,27 @@ def write(
     state.keep(kept(state, targets), resuming, handled)
 
 
-def kept(state: State, targets: TargetTables) -> Cut:
+def kept(state: State, targets: TargetTables, upto: int | None = None) -> Cut:
     """Let the tables say what is known of them, for the checkpoint that is about to say so; the consistent cut.
 
     It has the tables that show every row at the resolved ts, and from here on each snapshot is younger. Maintenance
     may commit beside a step: its snapshots are younger too, and show the same rows as the heads do.
+
+    Args:
+        state: What the checkpoint is made of.
+        targets: The tables.
+        upto: Resolved ts of a step that is done; None between two steps, where it stays.
     """
     table_records.keep(state, targets)
     live = {targets.identifier(name) for name, found in state.completeness.items() if found.is_live}
     heads = {identifier: head for identifier, head in targets.snapshots.items() if identifier in live}
-    return Cut(heads, targets.catalog.java.clock.cut())
+    ahead = {targets.identifier(name) for name, ts in state.ahead.items() if upto is None or ts > upto}
+    if not ahead:
+        return Cut(heads, targets.catalog.java.clock.cut())
+    # A step that failed has left rows above the resolved ts in them: no head, and no later moment, may show these.
+    last = state.checkpoint.cut if upto is None else Cut()
+    before = {identifier: head for identifier, head in last.heads.items() if identifier in ahead & live}
+    return Cut({place: head for place, head in heads.items() if place not in ahead} | before, last.at)
 
 
 def _recovered(targets: TargetTables, name: TableName, live: Completeness | None) -> Completeness:

@@ -112,17 +112,16 @@ class TargetTables:
                 self.confirm()
                 self.listed.broken[name] = error
                 continue
-            known = writer.known if writer else None
-            is_ahead = known is not None and self._is_ahead(name, known, checkpoint)
-            if writer is not None and (is_ahead or not checkpoint.cut.at):
-                writer.table.meet(writer.head)
-            if known is None or is_ahead:
+            if writer is None or writer.known is None:
                 self.snapshots.pop(self.identifier(name), None)
-            if writer is not None and known is not None and is_ahead:
-                ahead[name] = known.resolved_ts
-                if writer.head is not None:
-                    # It may have been set back since: what the checkpoint lists stays what it must hold.
-                    self.snapshots[writer.table.identifier] = writer.head
+                continue
+            if (is_ahead := self._is_ahead(name, writer.known, checkpoint)) or not checkpoint.cut.at:
+                writer.table.meet(writer.head)
+            if is_ahead:
+                ahead[name] = writer.known.resolved_ts
+                self.snapshots.pop(writer.table.identifier, None)
+                # It may have been set back since: what the checkpoint lists stays what it must hold.
+                self.snapshots |= {} if writer.head is None else {writer.table.identifier: writer.head}
         return ahead
 
     def _is_ahead(self, name: TableName, known: Stamp, checkpoint: Checkpoint) -> bool:

@@ -38,6 +38,7 @@ def requests(completeness: dict[TableName, Completeness], include: tuple[str, ..
         topics={},
         resolved_ts=9,
         versions={},
+        ahead={},
         checkpoint=SimpleNamespace(cut=Cut(), handled={}, resuming=None, moving=None),
     )
     targets = SimpleNamespace(

@@ -44,18 +44,23 @@ def _table(name: str, *snapshots: Snapshot, log: Sequence[tuple[int, int]], time
 
 
 def _timed(engine: Engine, kind: str = "rest") -> list[str]:
-    """Queries of a table that shows its head, one that is merged since, one of a later row, and one with a branch."""
+    """Queries of a table that shows its head, one that is merged since, one of a later row, and one with a branch.
+
+    Of the last two, one got its snapshot later, and one a fence, which is listed in the place of the rows below it.
+    """
     rows, merged, later = Snapshot(1, "append", {}), Snapshot(2, "replace", {}, 1), Snapshot(3, "append", {}, 1)
+    fence = Snapshot(4, "append", {"applier.epoch": "7", "total-records": "9"}, 1)
     tables = [
         _table("a", rows, later, log=[(AT, 1), (AT + 1, 3)], times={1: AT, 3: AT + 1}),
         _table("b", rows, merged, log=[(AT - 9, 1), (AT, 2)], times={1: AT - 9, 2: AT}),
         _table("c", rows, later, log=[(AT - 9, 1), (AT, 3)], times={1: AT - 9, 3: AT}),
         _table("d", rows, later, log=[(AT - 9, 1)], times={1: AT - 9, 3: AT - 2}),
         _table("e", rows, log=[(AT + 1, 1)], times={1: AT + 1}),
+        _table("f", rows, fence, log=[(AT, 1), (AT + 1, 4)], times={1: AT, 4: AT + 1}),
     ]
     section, cut = (
         CatalogSection.model_validate({"name": "lake", "type": kind}),
-        Cut({it.identifier: 1 for it in tables}, AT),
+        Cut({it.identifier: max({1, 4} & it.times.keys()) for it in tables}, AT),
     )
     return list(queries(engine, section, cut, {it.identifier: it for it in tables}, lambda it: f"{it[-1]}.json"))
 
@@ -63,7 +68,7 @@ def _timed(engine: Engine, kind: str = "rest") -> list[str]:
 def test_each_engine_is_asked_for_the_moment_where_it_shows_the_cut() -> None:
     """A compaction since shows the same rows; other rows are left out by reading the snapshot, and a comment says so.
 
-    The last table got its snapshot later. DuckDB goes by the times of all snapshots, those of a branch included.
+    DuckDB goes by the times of all snapshots, those of a branch included.
     """
     note = " -- by its snapshot: the table shows other rows, or none, at that time"
     at = "2026-11-21 08:33:19.007"
@@ -73,6 +78,7 @@ def test_each_engine_is_asked_for_the_moment_where_it_shows_the_cut() -> None:
         f"SELECT * FROM lake.shop.c VERSION AS OF 1;{note}",
         f"SELECT * FROM lake.shop.d TIMESTAMP AS OF '{at} UTC';",
         f"SELECT * FROM lake.shop.e VERSION AS OF 1;{note}",
+        f"SELECT * FROM lake.shop.f TIMESTAMP AS OF '{at} UTC';",
     ]
     assert _timed("trino")[0] == f'SELECT * FROM "lake"."shop"."a" FOR TIMESTAMP AS OF TIMESTAMP \'{at} UTC\';'
     assert _timed("duckdb")[2:4] == [
@@ -85,7 +91,7 @@ def test_each_engine_is_asked_for_the_moment_where_it_shows_the_cut() -> None:
         "SELECT * FROM iceberg_scan('c.json', snapshot_from_id = 1); -- shop.c",
     ]
     for engine in ("pyiceberg", "polars"):
-        *_, first, second, third, _, _ = _timed(engine)
+        *_, first, second, third, _, _, _ = _timed(engine)
         assert all(f"table.snapshot_as_of_timestamp({AT}).snapshot_id" in line for line in (first, second))
         assert "snapshot_id=1" in third
         compile("\n".join(_timed(engine)), "cut", "exec")
