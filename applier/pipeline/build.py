@@ -35,7 +35,7 @@ from applier.pipeline.maintenance import Maintenance
 from applier.pipeline.scan.decode_task import DecodeTask
 from applier.pipeline.scan.scanner import WindowScanner
 from applier.pipeline.schema_changes.apply import DdlApplier
-from applier.pipeline.schema_changes.upstream import Upstream
+from applier.pipeline.schema_changes.upstream import AskedUpstream
 from applier.pipeline.state import State, keep_end, take_names
 from applier.pipeline.step import Pipeline
 from applier.pipeline.tables import completeness, lost_control
@@ -258,7 +258,7 @@ def assemble(config: Config, runner: Runner, catalog: Catalog, state: State) -> 
         keep_bad=config.changefeed.on_bad_message == "dead_letter",
         parks=config.changefeed.on_bad_message == "stop" and config.changefeed.on_table_error == "park",
     )
-    ddl_handler = DdlApplier(targets, state, config.ddl, upstream=Upstream(config.asked) if config.asked else None)
+    ddl_handler = DdlApplier(targets, state, config.ddl, upstream=AskedUpstream(config.asked) if config.asked else None)
     ddl_handler.is_stopped = config.changefeed.on_table_error == "stop"
     maintenance = Maintenance(config.maintenance, targets)
     state.config_path = config.path

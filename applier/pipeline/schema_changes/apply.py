@@ -27,7 +27,7 @@ from applier.pipeline.schema_changes.decision import (
     unread,
 )
 from applier.pipeline.schema_changes.track import move_past
-from applier.pipeline.schema_changes.upstream import Upstream
+from applier.pipeline.schema_changes.upstream import AskedUpstream
 from applier.pipeline.schema_changes.whole_tables import NewTables, TableDdl
 from applier.pipeline.state import State
 from applier.pipeline.tables import completeness, table_records
@@ -64,7 +64,7 @@ class DdlApplier:
     state: State
     policies: Mapping[str, Policy]
     past: Past = field(default_factory=dict)
-    upstream: Upstream | None = None
+    upstream: AskedUpstream | None = None
     new_tables: NewTables = field(init=False)
     is_stopped: bool = field(default=False, init=False)
     _rules: DdlRules = field(init=False)

@@ -11,7 +11,7 @@ from applier.changefeed.table import TableName, TableVersion
 from applier.ddl.actions import Action, touches
 from applier.errors import RELOAD, SchemaChangeRefused
 from applier.pipeline.schema_changes.track import after_of, altered
-from applier.pipeline.schema_changes.upstream import Upstream
+from applier.pipeline.schema_changes.upstream import AskedUpstream
 from applier.pipeline.state import State
 from applier.pipeline.tables.completeness import is_unmet
 from applier.pipeline.tables.ddl_stamp import DDL, is_in, mark, shown
@@ -31,7 +31,7 @@ class ColumnDdl:
 
     targets: TargetTables
     state: State
-    upstream: Upstream | None = None
+    upstream: AskedUpstream | None = None
 
     def evolve(self, change: SchemaChange, group: Sequence[Action]) -> Decision:
         """Apply the specifications of one ALTER TABLE.

@@ -24,7 +24,7 @@ _RELOAD = (
 
 
 @dataclass(slots=True)
-class Upstream:
+class AskedUpstream:
     """Where it is; while it does not answer, the step is repeated for two minutes. The clock has monotonic seconds."""
 
     login: Login

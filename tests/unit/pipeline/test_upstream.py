@@ -11,7 +11,7 @@ from applier.changefeed.types import TypeRules
 from applier.config.login import Login
 from applier.decode.tidb.rows_as_of import RowsAsOf
 from applier.errors import OutsideRefused, SchemaChangeRefused, TransientError, Unreachable, ValueRefused
-from applier.pipeline.schema_changes.upstream import Upstream
+from applier.pipeline.schema_changes.upstream import AskedUpstream
 from applier.runtime.retry import LATE_SECONDS, OUTAGE_SECONDS
 from applier.sink.evolve.plan import plan
 from applier.sink.evolve.upstream_rows import UpstreamRows
@@ -46,7 +46,7 @@ def finds(monkeypatch: pytest.MonkeyPatch, found: UpstreamRows | Exception) -> N
     monkeypatch.setattr(RowsAsOf, "find", find)
 
 
-def completed(upstream: Upstream, commit_ts: int = 7) -> None:
+def completed(upstream: AskedUpstream, commit_ts: int = 7) -> None:
     """Ask for what the statement lacks."""
     upstream.completed(EVOLUTION, NAME, commit_ts, TypeRules())
 
@@ -54,7 +54,7 @@ def completed(upstream: Upstream, commit_ts: int = 7) -> None:
 def test_a_tidb_that_does_not_answer_is_asked_again_for_a_while(monkeypatch: pytest.MonkeyPatch) -> None:
     """The step is repeated for two minutes from the first failure on; then each statement is refused at once."""
     times = iter([0, LATE_SECONDS - 1, LATE_SECONDS, LATE_SECONDS + 1])
-    upstream = Upstream(Login("tidb", 4000, "u", ""), lambda: next(times))
+    upstream = AskedUpstream(Login("tidb", 4000, "u", ""), lambda: next(times))
     finds(monkeypatch, Unreachable("TiDB tidb:4000 cannot be reached: it is down."))
     for _ in range(2):
         with pytest.raises(TransientError) as caught:
@@ -70,7 +70,7 @@ def test_a_tidb_that_does_not_answer_is_asked_again_for_a_while(monkeypatch: pyt
 def test_the_next_outage_is_waited_for_again(monkeypatch: pytest.MonkeyPatch, *, is_answered: bool) -> None:
     """It begins behind an answer, or a while after the last failure."""
     times = iter([0, LATE_SECONDS if is_answered else OUTAGE_SECONDS + 1])
-    upstream = Upstream(Login("tidb", 4000, "u", ""), lambda: next(times))
+    upstream = AskedUpstream(Login("tidb", 4000, "u", ""), lambda: next(times))
     away = Unreachable("TiDB tidb:4000 cannot be reached: it is down.")
     finds(monkeypatch, away)
     with pytest.raises(TransientError):
@@ -86,7 +86,10 @@ def test_the_next_outage_is_waited_for_again(monkeypatch: pytest.MonkeyPatch, *,
 
 def test_a_refusal_says_what_tidb_said() -> None:
     """With the command that loads the table again from there."""
-    upstream, refusal = Upstream(Login("tidb", 4000, "u", "")), SchemaChangeRefused("It is not known.", "Export it.")
+    upstream, refusal = (
+        AskedUpstream(Login("tidb", 4000, "u", "")),
+        SchemaChangeRefused("It is not known.", "Export it."),
+    )
 
     with pytest.raises(SchemaChangeRefused) as caught, upstream.in_place_of(refusal):
         raise ValueRefused("TiDB does not show it.")
