@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import time
 from typing import TYPE_CHECKING, Annotated
 
@@ -9,6 +10,7 @@ import typer
 
 from applier.changefeed.filter import rules_of
 from applier.commands.tables.cli import ConfigFile, LogLevel, Tables, examples, loaded, say
+from applier.runtime.escaping import escaped
 
 if TYPE_CHECKING:
     from applier.commands.verify.report import TableVerdict
@@ -32,6 +34,7 @@ def verify(
     show_values: Annotated[
         bool, typer.Option("--show-values", help="Also print the cells that differ, which are rows.")
     ] = False,
+    repair: Annotated[bool, typer.Option("--repair", help="Load each table that differs once more from TiDB.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of lines.")] = False,
     log_level: LogLevel = "warning",
 ) -> None:
@@ -42,15 +45,25 @@ def verify(
     announce("starting Spark …")
     from applier.commands.verify.command import verify as compare  # noqa: PLC0415
     from applier.commands.verify.render import lines, summary  # noqa: PLC0415
+    from applier.commands.verify.repair import refuse_unrepairable, repaired  # noqa: PLC0415
+
+    if repair:
+        refuse_unrepairable(given, against)
 
     def told(verdict: TableVerdict) -> None:
         if not as_json:
             for line in lines(verdict, values=show_values):
                 say(line)
 
+    def aside(line: str) -> None:
+        print(escaped(line), file=sys.stderr if as_json else sys.stdout, flush=True)
+
     report = compare(given, against, rules, told, now_ms=time.time_ns() // 1_000_000)
     if as_json:
-        print(report.to_json())
+        print(report.to_json(), flush=True)
     else:
         say(summary(report))
+    if repair and (done := repaired(given, report, aside)) is not None:
+        for line in (done.what, *done.refused):
+            aside(line)
     raise typer.Exit(report.exit_code)

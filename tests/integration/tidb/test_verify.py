@@ -19,6 +19,7 @@ from applier.commands.verify import command
 from applier.commands.verify.against import Upstream, find
 from applier.commands.verify.command import verify
 from applier.commands.verify.digest import Chunks
+from applier.commands.verify.repair import repaired
 from applier.commands.verify.report import TableVerdict, VerifyReport
 from applier.commands.verify.spark import DigestTask
 from applier.config import settings
@@ -120,7 +121,7 @@ def test_tables_that_were_loaded_are_equal(
 def test_each_cell_that_differs_is_named(
     tidb: Tidb, spark: SparkSession, lake: dict[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A hundred and more, in columns of all types, and no other; a load brings the tables back to what they were."""
+    """A hundred and more, in columns of all types, and no other; a repair brings the tables back to what they were."""
     corpus.create(tidb, DATABASE)
     at, before = now(tidb), corpus.shown(tidb, DATABASE)
     tidb.run(f"USE {DATABASE}", *_changes(before))
@@ -143,7 +144,8 @@ def test_each_cell_that_differs_is_named(
 
     def healed(*given: Any) -> Upstream:
         """What is upstream, once the tables have gone on since the checkpoint was read."""
-        again = load(settings.parse(found.raw), None, (), lambda _: None, at=report.resolved_ts, again=True)
+        again = repaired(settings.parse(found.raw), report, lambda _: None)
+        assert again is not None
         assert again.refused == ()
         follow(found, spark)
         tidb.run(f"UPDATE {DATABASE}.large SET n = -1")
@@ -152,7 +154,12 @@ def test_each_cell_that_differs_is_named(
     monkeypatch.setattr(command, "find", healed)
     assert {named for table in verified(found).tables for named in _named(table)} == wanted
     monkeypatch.undo()
-    assert [table.table for table in verified(found).tables if table.state != "equal"] == [DROPPED]
+    last = verified(found)
+    assert {table.table: table.state for table in last.tables if table.state != "equal"} == {
+        DROPPED: "unknown",
+        STRANGER: "unknown",
+    }
+    assert repaired(settings.parse(found.raw), last, lambda _: None) is None
 
 
 def _changes(tables: dict[TableName, Any]) -> Iterator[str]:

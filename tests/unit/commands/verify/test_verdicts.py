@@ -13,6 +13,7 @@ from applier.changefeed.table import TableName
 from applier.commands.verify import against, command
 from applier.commands.verify.difference import RowDifference
 from applier.commands.verify.render import lines, summary
+from applier.commands.verify.repair import refuse_unrepairable
 from applier.commands.verify.report import State, TableVerdict, VerifyReport
 from applier.config import settings
 from applier.errors import ConfigError, TransientError, ValueRefused
@@ -216,3 +217,14 @@ def test_a_changefeed_without_a_resolved_ts_is_refused(monkeypatch: pytest.Monke
 
     with pytest.raises(ConfigError, match="Changefeed shop has no resolved ts at which its tables could be verified"):
         command.verify(config, "", (), lambda _: None, now_ms=1)
+
+
+def test_a_comparison_without_tidb_is_not_repaired() -> None:
+    """No load reads another Iceberg table, and one of an export wants its folder."""
+    own = settings.parse(BASE)
+    with_url = settings.parse({**BASE, "upstream": {"url": "mysql://root@127.0.0.1:4000"}})
+    for config, other in ((own, ""), (with_url, "/exports"), (with_url, "copies.orders")):
+        with pytest.raises(ConfigError, match="--repair reads rows from TiDB: set upstream.url, and compare with it"):
+            refuse_unrepairable(config, other)
+    refuse_unrepairable(with_url, "")
+    refuse_unrepairable(with_url, against.TIDB)
