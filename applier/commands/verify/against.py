@@ -158,7 +158,7 @@ def find(config: Config, against: str, rules: Sequence[str], resolved_ts: int) -
     Raises:
         ConfigError: None is given, or it is of another moment or another cluster.
         MomentGone: TiDB no longer holds the moment.
-        OutsideRefused, TransientError: TiDB refuses to be read, or is not there.
+        OutsideRefused, TransientError: TiDB refuses the log-in, or is not there.
     """
     admits = meant(config, rules)
     login = config.upstream.login
@@ -181,7 +181,7 @@ def find(config: Config, against: str, rules: Sequence[str], resolved_ts: int) -
 
 def _of_tidb(login: Login, resolved_ts: int, admits: Callable[[TableName], bool]) -> Upstream:
     try:
-        export = TidbExport.find(login, resolved_ts, admits)
+        export = TidbExport.look(login, resolved_ts, admits)
     except MomentGone as gone:
         keep = f"Let TiDB keep more, with {KEEP}, and let `applier run -c FILE` come to a later moment"
         raise MomentGone(gone.what, f"{keep}; then give the command again.") from None

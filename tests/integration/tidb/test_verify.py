@@ -233,12 +233,29 @@ def test_a_moment_that_tidb_does_not_hold_is_refused(tidb: Tidb) -> None:
     assert refusal.value.problems == [f"{after}: name the cluster of the changefeed in upstream.url."]
 
 
-def test_a_tidb_that_refuses_or_is_gone_is_named(tidb: Tidb) -> None:
-    """Rights, and an address where no server listens."""
+def test_a_table_that_the_user_may_not_read_leaves_the_others(tidb: Tidb) -> None:
+    """It is refused when its turn comes, with its reason; the others are found."""
     ranged.create(tidb, KEYS)
-    tidb.run("DROP USER IF EXISTS reviewer", "CREATE USER reviewer", f"GRANT INSERT ON {KEYS}.days TO reviewer")
+    tidb.run(
+        "DROP USER IF EXISTS reviewer",
+        "CREATE USER reviewer",
+        f"GRANT INSERT ON {KEYS}.days TO reviewer",
+        f"GRANT SELECT ON {KEYS}.wide TO reviewer",
+    )
+    days, wide = TableName(KEYS, "days"), TableName(KEYS, "wide")
+
+    found = find(_config(tidb, "reviewer"), "", (), now(tidb))
+
+    assert found.names == {days, wide}
+    assert len(found.export.files[wide]) == 3
     with pytest.raises(OutsideRefused, match="the user may not read a table"):
-        find(_config(tidb, "reviewer"), "", (), now(tidb))
+        found.export.version(days)
+
+
+def test_a_tidb_that_is_gone_is_named(tidb: Tidb) -> None:
+    """An address where no server listens, and a user that there is not."""
+    with pytest.raises(OutsideRefused, match="it refuses user or password"):
+        find(_config(tidb, "stranger"), "", (), now(tidb))
     with pytest.raises(Unreachable, match="TiDB 127.0.0.1:1 cannot be reached"):
         find(_config(tidb, port=1), "", (), now(tidb))
 
