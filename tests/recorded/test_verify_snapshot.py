@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 def read(table: Table, snapshot_id: int | None, wanted: pa.Schema) -> list[str]:
     """Rows of a snapshot, in columns that the table had then."""
     fields = columns_at(table, snapshot_id, wanted).fields
-    side, _ = snapshot_side(table, snapshot_id, fields)
+    side = snapshot_side(table, snapshot_id, fields)
     return expected.bag([row for part in side.parts for rows in side.reader.read(part) for row in plain(rows)])
 
 

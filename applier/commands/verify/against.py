@@ -129,7 +129,7 @@ class OtherTable:
             if own.arrow != field.arrow:
                 what = f"Column {own.name} is {own.type} in table {table}, and {field.type} in table {self.table}."
                 raise TableMismatch(what, "Compare tables of the same types.")
-        side, _ = snapshot_side(self.table, head, theirs.fields)
+        side = snapshot_side(self.table, head, theirs.fields)
         return OtherSide(side, schema, schema.identifier)
 
 

@@ -124,9 +124,9 @@ class _Checks:
             other, schema, key, left_out = self.other.prepared(name, table, snapshot_id, self.config.type_rules)
         except ColumnMissing as error:
             return self._explained(replace(unknown, state="different"), error.what, error.hint)
-        own, about = snapshot_side(table, snapshot_id, schema.fields)
+        own = snapshot_side(table, snapshot_id, schema.fields)
         names = [field.name for field in schema.fields]
-        found = compare(self.catalog.java.session, str(table), (other, own), about, key, names, self.seed)
+        found = compare(self.catalog.java.session, str(table), (other, own), key, names, self.seed)
         verdict = TableVerdict(
             str(name),
             unknown.iceberg,

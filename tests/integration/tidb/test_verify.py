@@ -18,8 +18,8 @@ from applier.commands.load.command import load
 from applier.commands.verify import command
 from applier.commands.verify.against import Upstream, find
 from applier.commands.verify.command import verify
-from applier.commands.verify.digest import Chunks
 from applier.commands.verify.report import TableVerdict, VerifyReport
+from applier.commands.verify.row_hash import RowHash
 from applier.commands.verify.spark import DigestTask
 from applier.config import settings
 from applier.decode.tidb.session import MomentGone
@@ -269,7 +269,7 @@ def test_a_connection_that_is_killed_is_made_again(tidb: Tidb) -> None:
     fields: list[pa.Field[Any]] = [pa.field("id", pa.int32()), pa.field("v", pa.string())]
     table: Any = SimpleNamespace(schema=TableSchema.parse(schema_json(pa.schema(fields), ["id"])), former_schemas=list)
     side = find(_config(tidb), "", (), now(tidb)).prepared(name, table, None, TypeRules()).side
-    chunks = Chunks.of([0], 6000, 1)
+    hashing = RowHash((0,), 1)
     (part,) = side.parts
     kills = list[str]()
 
@@ -284,8 +284,8 @@ def test_a_connection_that_is_killed_is_made_again(tidb: Tidb) -> None:
                     kills.append(own)
                     tidb.run(f"KILL {own}")
 
-    _, whole = DigestTask((side.reader, side.reader), chunks)((0, part))
-    found = _outcome(DigestTask((Killed(), Killed()), chunks), (0, part))
+    _, whole = DigestTask((side.reader, side.reader), hashing)((0, part))
+    found = _outcome(DigestTask((Killed(), Killed()), hashing), (0, part))
 
     assert len(kills) == 1
     assert not isinstance(found, ApplierError)
