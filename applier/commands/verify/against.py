@@ -61,8 +61,8 @@ class Other(Protocol):
     def names(self) -> frozenset[TableName]:
         """See above."""
 
-    def prepared(self, name: TableName, table: Table, snapshot_id: int | None, rules: TypeRules) -> OtherSide:
-        """The other side of a table at a snapshot, which is None for one without.
+    def prepared(self, name: TableName, table: Table, schemas: Sequence[TableSchema], rules: TypeRules) -> OtherSide:
+        """The other side of a table with one of these schemas, see `schemas_at`.
 
         Raises:
             ColumnMissing, TableMismatch: As `columns_at`.
@@ -82,12 +82,12 @@ class Upstream:
         """See `Other`."""
         return self.export.title
 
-    def prepared(self, name: TableName, table: Table, snapshot_id: int | None, rules: TypeRules) -> OtherSide:
+    def prepared(self, name: TableName, table: Table, schemas: Sequence[TableSchema], rules: TypeRules) -> OtherSide:
         """See `Other`."""
         version = self.export.version(name)
         reader, columns, left_out = self._columns(version, rules)
         wanted = pa.schema([(column.name, column_arrow_type(name, column, rules)) for column in columns])
-        schema = columns_at(table, snapshot_id, wanted)
+        schema = columns_at(table, schemas, wanted)
         side = upstream_side(reader, self.export.files.get(name, ()), str(table), schema)
         key = version.key if set(version.key) <= set(wanted.names) else ()
         return OtherSide(side, schema, key, left_out)
@@ -120,16 +120,15 @@ class OtherTable:
         """See `Other`."""
         return f"table {self.table}"
 
-    def prepared(self, name: TableName, table: Table, snapshot_id: int | None, rules: TypeRules) -> OtherSide:  # noqa: ARG002 - its types are known
+    def prepared(self, name: TableName, table: Table, schemas: Sequence[TableSchema], rules: TypeRules) -> OtherSide:  # noqa: ARG002 - its types are known
         """See `Other`."""
-        schema = table.schema if snapshot_id is None else table.schema_at(snapshot_id)
-        head = self.table.snapshot_id
-        theirs = columns_at(self.table, head, schema.arrow)
+        schema = schemas[0]
+        theirs = columns_at(self.table, [self.table.schema], schema.arrow)
         for own, field in zip(schema.fields, theirs.fields, strict=True):
             if own.arrow != field.arrow:
                 what = f"Column {own.name} is {own.type} in table {table}, and {field.type} in table {self.table}."
                 raise TableMismatch(what, "Compare tables of the same types.")
-        side = snapshot_side(self.table, head, theirs.fields)
+        side = snapshot_side(self.table, self.table.snapshot_id, theirs.fields)
         return OtherSide(side, schema, schema.identifier)
 
 

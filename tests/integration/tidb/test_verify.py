@@ -155,6 +155,40 @@ def test_each_cell_that_differs_is_named(
     assert [table.table for table in verified(found).tables if table.state != "equal"] == [DROPPED]
 
 
+def test_what_another_writer_did_to_a_table_is_found(
+    tidb: Tidb, spark: SparkSession, lake: dict[str, str], tmp_path: Path
+) -> None:
+    """Rows of a younger head than the one of the cut, and columns, of which no snapshot says anything."""
+    name, names = "verified_others", ("rewritten", "deleted", "dropped", "anew")
+    tidb.run(f"DROP DATABASE IF EXISTS {name}", f"CREATE DATABASE {name}", f"USE {name}")
+    for table in names:
+        tidb.run(
+            f"CREATE TABLE {name}.{table} (id int PRIMARY KEY, a int)", f"INSERT INTO {name}.{table} VALUES (1, 5)"
+        )
+    at = now(tidb)
+    found = brought("verifyothers", at, at + 1, tidb, spark, lake, tmp_path, [f"{name}.*"])
+    own = f"lake.verifyothers__{name}"
+    spark.sql(f"CALL lake.system.rewrite_data_files(table => '{own}.rewritten', options => map('rewrite-all', 'true'))")
+    spark.sql(f"DELETE FROM {own}.deleted WHERE id = 1")
+    spark.sql(f"ALTER TABLE {own}.dropped DROP COLUMN a")
+    spark.sql(f"ALTER TABLE {own}.anew DROP COLUMN a")
+    spark.sql(f"ALTER TABLE {own}.anew ADD COLUMN a int")
+
+    tables = {table.table.removeprefix(f"{name}."): table for table in verified(found).tables}
+
+    assert {table: tables[table].state for table in names} == {
+        "rewritten": "equal",
+        "deleted": "different",
+        "dropped": "different",
+        "anew": "different",
+    }
+    assert tables["dropped"].because == f"Table verifyothers__{name}.dropped has no column a, which the other side has."
+    assert [named for table in names for named in _named(tables[table])] == [
+        (f"{name}.deleted", "missing", "{'id': 1}", ()),
+        (f"{name}.anew", "different", "{'id': 1}", ("a",)),
+    ]
+
+
 def _changes(tables: dict[TableName, Any]) -> Iterator[str]:
     """Statements that change one cell each in a copy of another row, and some rows as a whole."""
     for name, table in tables.items():
@@ -267,8 +301,8 @@ def test_a_connection_that_is_killed_is_made_again(tidb: Tidb) -> None:
     tidb.run(*[f"INSERT INTO {KEYS}.long (v) SELECT REPEAT('x', 9000) FROM {KEYS}.numbers"] * 2)
     name = TableName(KEYS, "long")
     fields: list[pa.Field[Any]] = [pa.field("id", pa.int32()), pa.field("v", pa.string())]
-    table: Any = SimpleNamespace(schema=TableSchema.parse(schema_json(pa.schema(fields), ["id"])), former_schemas=list)
-    side = find(_config(tidb), "", (), now(tidb)).prepared(name, table, None, TypeRules()).side
+    table: Any = SimpleNamespace(schema=TableSchema.parse(schema_json(pa.schema(fields), ["id"])))
+    side = find(_config(tidb), "", (), now(tidb)).prepared(name, table, [table.schema], TypeRules()).side
     hashing = RowHash((0,), 1)
     (part,) = side.parts
     kills = list[str]()
