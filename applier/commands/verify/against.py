@@ -34,6 +34,13 @@ TIDB = "tidb"
 """Value of `--against` for the TiDB of upstream.url."""
 
 
+LATER = (
+    f"Let TiDB keep more, with {KEEP}, and let `applier run -c FILE` come to a later moment; then give the command "
+    "again."
+)
+"""What helps where TiDB no longer holds the moment, also if it goes while rows are read."""
+
+
 class OtherSide(NamedTuple):
     """The other side of a table.
 
@@ -182,8 +189,7 @@ def _of_tidb(login: Login, resolved_ts: int, admits: Callable[[TableName], bool]
     try:
         export = TidbExport.look(login, resolved_ts, admits)
     except MomentGone as gone:
-        keep = f"Let TiDB keep more, with {KEEP}, and let `applier run -c FILE` come to a later moment"
-        raise MomentGone(gone.what, f"{keep}; then give the command again.") from None
+        raise MomentGone(gone.what, LATER) from None
     except MomentAhead:
         what = f"Resolved ts {resolved_ts} of the changefeed lies after the newest TSO of TiDB {login.address}"
         raise ConfigError([f"{what}: name the cluster of the changefeed in upstream.url."]) from None

@@ -16,12 +16,13 @@ from applier.changefeed.ts import wall_clock
 from applier.commands.control_reader import newest_checkpoint
 from applier.commands.load.outlook import meant
 from applier.commands.status.command import status
-from applier.commands.verify.against import Other, OtherTable, find, is_table, other_table
+from applier.commands.verify.against import LATER, Other, OtherTable, find, is_table, other_table
 from applier.commands.verify.columns import ColumnMissing, schemas_at
 from applier.commands.verify.report import TableVerdict, VerifyReport
 from applier.commands.verify.sides import snapshot_side
 from applier.commands.verify.spark import compare
 from applier.config.settings import Config
+from applier.decode.tidb.session import MomentGone
 from applier.errors import EXPORT, ConfigError, TerminalError, TransientError
 from applier.runtime.jvm.spark_session import running
 from applier.sink.commit.stamp import RESOLVED_TS
@@ -98,8 +99,7 @@ class _Checks:
         except (ConfigError, TerminalError, TransientError) as error:
             if isinstance(error, TransientError) and table is not None and self._has_expired(table, snapshot_id):
                 return self._explained(unknown, *_gone(place, snapshot_id))
-            what, hint = ("\n".join(error.problems), "") if isinstance(error, ConfigError) else (error.what, error.hint)
-            return self._explained(unknown, what, hint)
+            return self._explained(unknown, error.what, LATER if isinstance(error, MomentGone) else error.hint)
 
     def _unsettled(self, name: TableName, progress: TableProgress | None) -> tuple[str, str]:
         """Why a table cannot be verified at the resolved ts, and what ends that; "" if it can."""

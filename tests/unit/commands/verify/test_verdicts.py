@@ -15,6 +15,7 @@ from applier.commands.verify.difference import RowDifference
 from applier.commands.verify.render import lines, summary
 from applier.commands.verify.report import State, TableVerdict, VerifyReport
 from applier.config import settings
+from applier.decode.tidb.session import MomentGone
 from applier.errors import ConfigError, TransientError, ValueRefused
 from applier.watch.compose import empty
 from applier.watch.report import TableProgress, TableState
@@ -169,6 +170,12 @@ class Found:
         ((False,), ValueError(), "Snapshot 1 of table shop.orders, which shows the resolved ts, has expired.", "Give"),
         ((True,), ValueRefused("A value does not fit.", "Mend it."), "A value does not fit.", "Mend it."),
         ((True,), ConfigError(["No package."]), "No package.", ""),
+        (
+            (True,),
+            MomentGone("It is gone.", "Load as of a later moment."),
+            "It is gone.",
+            "Let TiDB keep more, with SET",
+        ),
         ((), None, "Table shop.orders is not in the catalog yet.", "`applier run -c"),
     ],
     ids=str,
