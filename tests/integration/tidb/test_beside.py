@@ -7,14 +7,16 @@ import gzip
 import json
 import random
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from applier.commands.follower import Follower
+from applier.commands.status import command as status
 from applier.commands.verify import command
-from applier.commands.verify.against import Upstream, find
+from applier.commands.verify.against import find
 from tests.integration.tidb.feed import now, replay
 from tests.integration.tidb.test_verify import verified
 from tests.services.tidb import Tidb
@@ -25,10 +27,10 @@ if TYPE_CHECKING:
 NAME = "verified_beside"
 
 DDL = {
-    10: "ALTER TABLE t ADD COLUMN c int DEFAULT 3",
-    16: "ALTER TABLE t DROP COLUMN a",
-    18: "ALTER TABLE t ADD COLUMN a int",
-    24: "TRUNCATE TABLE t",
+    18: "ALTER TABLE t ADD COLUMN c int DEFAULT 3",
+    28: "ALTER TABLE t DROP COLUMN a",
+    31: "ALTER TABLE t ADD COLUMN a int",
+    44: "TRUNCATE TABLE t",
 }
 """In which round which statement comes; in all others rows change."""
 
@@ -56,7 +58,7 @@ def history(tidb: Tidb) -> Iterator[dict[str, Any]]:
     tidb.run(f"DROP DATABASE IF EXISTS {NAME}", f"CREATE DATABASE {NAME}", f"USE {NAME}", create)
     yield message("CREATE", now(tidb), sql=create)
     rows: dict[int, Row] = {}
-    for number in range(30):
+    for number in range(60):
         if number in DDL:
             tidb.run(f"USE {NAME}", DDL[number])
             ts = now(tidb)
@@ -96,6 +98,7 @@ def _statement(kind: str, row: Row) -> str:
     return f"REPLACE INTO t ({', '.join(row)}) VALUES ({cells})"
 
 
+@pytest.mark.soak
 def test_what_is_compared_is_as_of_the_checkpoint(
     tidb: Tidb, spark: SparkSession, lake: dict[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -109,18 +112,20 @@ def test_what_is_compared_is_as_of_the_checkpoint(
             file.write(json.dumps({**place, "value": value}) + "\n")
     moments = set[int]()
     with found.running(spark) as pipeline:
-        turn = Follower(pipeline).turn
+        turn, heads = Follower(pipeline).turn, status._tables
         while pipeline.state.resolved_ts < 2:
             turn()
-        for number in range(20):
+        for number in range(18):
 
-            def later(*given: Any, steps: int = number % 3) -> Upstream:
-                """The upstream, and some steps meanwhile."""
+            def later(read: Any, *given: Any, steps: int = number % 3) -> Any:
+                """What is read, behind some steps."""
                 for _ in range(steps):
                     turn()
-                return find(*given)
+                return read(*given)
 
-            monkeypatch.setattr(command, "find", later)
+            # The heads of the tables, and then their upstream.
+            monkeypatch.setattr(status, "_tables", partial(later, heads))
+            monkeypatch.setattr(command, "find", partial(later, find))
             report = verified(found)
             assert [(table.state, table.because) for table in report.tables] == [("equal", "")], (number, report)
             moments.add(report.resolved_ts)
