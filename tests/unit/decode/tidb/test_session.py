@@ -10,7 +10,7 @@ import pymysql
 import pytest
 
 from applier.config.login import Login
-from applier.decode.tidb.session import MomentGone, meaning, session
+from applier.decode.tidb.session import MomentAhead, MomentGone, meaning, session
 from applier.errors import ApplierError, ConfigError, OutsideRefused, TransientError, Unreachable
 
 LOGIN = Login("db", 4000, "reader", "secret")
@@ -52,7 +52,7 @@ def _error(number: int, text: str, cause: Exception | None = None) -> Any:
             MomentGone,
             "no longer holds that moment: garbage collection has come to 2026-01-02 22:04:05 UTC.",
         ),
-        (_error(1105, "cannot set read timestamp to a future time, readTS: 1"), ConfigError, "give an earlier one."),
+        (_error(1105, "cannot set read timestamp to a future time, readTS: 1"), MomentAhead, "give an earlier one."),
         (_error(1064, "syntax error near 'value of a row'"), OutsideRefused, "refuses to be read with error 1064."),
     ],
 )
