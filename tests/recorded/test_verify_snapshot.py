@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 
 from applier.changefeed.table import TableName
-from applier.commands.verify.columns import columns_at
+from applier.commands.verify.columns import columns_at, schemas_at
 from applier.commands.verify.sides import snapshot_side
 from applier.decode.options import DecoderOptions
 from applier.decode.protocols import build
@@ -23,8 +23,8 @@ if TYPE_CHECKING:
 
 def read(table: Table, snapshot_id: int | None, wanted: pa.Schema) -> list[str]:
     """Rows of a snapshot, in columns that the table had then."""
-    fields = columns_at(table, snapshot_id, wanted).fields
-    side, _ = snapshot_side(table, snapshot_id, fields)
+    fields = columns_at(table, schemas_at(table, snapshot_id, is_shown=False), wanted).fields
+    side = snapshot_side(table, snapshot_id, fields)
     return expected.bag([row for part in side.parts for rows in side.reader.read(part) for row in plain(rows)])
 
 

@@ -34,6 +34,13 @@ TIDB = "tidb"
 """Value of `--against` for the TiDB of upstream.url."""
 
 
+LATER = (
+    f"Let TiDB keep more, with {KEEP}, and let `applier run -c FILE` come to a later moment; then give the command "
+    "again."
+)
+"""What helps where TiDB no longer holds the moment, also if it goes while rows are read."""
+
+
 class OtherSide(NamedTuple):
     """The other side of a table.
 
@@ -61,8 +68,8 @@ class Other(Protocol):
     def names(self) -> frozenset[TableName]:
         """See above."""
 
-    def prepared(self, name: TableName, table: Table, snapshot_id: int | None, rules: TypeRules) -> OtherSide:
-        """The other side of a table at a snapshot, which is None for one without.
+    def prepared(self, name: TableName, table: Table, schemas: Sequence[TableSchema], rules: TypeRules) -> OtherSide:
+        """The other side of a table with one of these schemas, see `schemas_at`.
 
         Raises:
             ColumnMissing, TableMismatch: As `columns_at`.
@@ -82,12 +89,12 @@ class Upstream:
         """See `Other`."""
         return self.export.title
 
-    def prepared(self, name: TableName, table: Table, snapshot_id: int | None, rules: TypeRules) -> OtherSide:
+    def prepared(self, name: TableName, table: Table, schemas: Sequence[TableSchema], rules: TypeRules) -> OtherSide:
         """See `Other`."""
         version = self.export.version(name)
         reader, columns, left_out = self._columns(version, rules)
         wanted = pa.schema([(column.name, column_arrow_type(name, column, rules)) for column in columns])
-        schema = columns_at(table, snapshot_id, wanted)
+        schema = columns_at(table, schemas, wanted)
         side = upstream_side(reader, self.export.files.get(name, ()), str(table), schema)
         key = version.key if set(version.key) <= set(wanted.names) else ()
         return OtherSide(side, schema, key, left_out)
@@ -120,16 +127,15 @@ class OtherTable:
         """See `Other`."""
         return f"table {self.table}"
 
-    def prepared(self, name: TableName, table: Table, snapshot_id: int | None, rules: TypeRules) -> OtherSide:  # noqa: ARG002 - its types are known
+    def prepared(self, name: TableName, table: Table, schemas: Sequence[TableSchema], rules: TypeRules) -> OtherSide:  # noqa: ARG002 - its types are known
         """See `Other`."""
-        schema = table.schema if snapshot_id is None else table.schema_at(snapshot_id)
-        head = self.table.snapshot_id
-        theirs = columns_at(self.table, head, schema.arrow)
+        schema = schemas[0]
+        theirs = columns_at(self.table, [self.table.schema], schema.arrow)
         for own, field in zip(schema.fields, theirs.fields, strict=True):
             if own.arrow != field.arrow:
                 what = f"Column {own.name} is {own.type} in table {table}, and {field.type} in table {self.table}."
                 raise TableMismatch(what, "Compare tables of the same types.")
-        side, _ = snapshot_side(self.table, head, theirs.fields)
+        side = snapshot_side(self.table, self.table.snapshot_id, theirs.fields)
         return OtherSide(side, schema, schema.identifier)
 
 
@@ -158,7 +164,7 @@ def find(config: Config, against: str, rules: Sequence[str], resolved_ts: int) -
     Raises:
         ConfigError: None is given, or it is of another moment or another cluster.
         MomentGone: TiDB no longer holds the moment.
-        OutsideRefused, TransientError: TiDB refuses to be read, or is not there.
+        OutsideRefused, TransientError: TiDB refuses the log-in, or is not there.
     """
     admits = meant(config, rules)
     login = config.upstream.login
@@ -181,10 +187,9 @@ def find(config: Config, against: str, rules: Sequence[str], resolved_ts: int) -
 
 def _of_tidb(login: Login, resolved_ts: int, admits: Callable[[TableName], bool]) -> Upstream:
     try:
-        export = TidbExport.find(login, resolved_ts, admits)
+        export = TidbExport.look(login, resolved_ts, admits)
     except MomentGone as gone:
-        keep = f"Let TiDB keep more, with {KEEP}, and let `applier run -c FILE` come to a later moment"
-        raise MomentGone(gone.what, f"{keep}; then give the command again.") from None
+        raise MomentGone(gone.what, LATER) from None
     except MomentAhead:
         what = f"Resolved ts {resolved_ts} of the changefeed lies after the newest TSO of TiDB {login.address}"
         raise ConfigError([f"{what}: name the cluster of the changefeed in upstream.url."]) from None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import replace
 
@@ -17,18 +18,25 @@ class ColumnMissing(TableMismatch):
     """A table has no column of a name that the other side has."""
 
 
-def columns_at(table: Table, snapshot_id: int | None, wanted: pa.Schema) -> TableSchema:
-    """The columns of a table that hold those of its upstream, in their order.
+def schemas_at(table: Table, snapshot_id: int | None, *, is_shown: bool) -> list[TableSchema]:
+    """The schemas that a table may have had when it showed a snapshot, the likeliest first.
 
-    A DDL that changes no row makes no snapshot, so the columns of the resolved ts may be newer than those with which
-    the snapshot was made; and `run` may have gone on since. So the first schema counts that fits best.
+    A table that shows it now has its own; another writer may have dropped columns without a snapshot. Else `run` has
+    gone on since. As a DDL that changes no row makes no snapshot, the columns may be newer than the snapshot then.
+    """
+    if is_shown:
+        return [table.schema]
+    made = [] if snapshot_id is None else [table.schema_at(snapshot_id)]
+    return [*made, table.schema, *table.former_schemas()]
+
+
+def columns_at(table: Table, schemas: Sequence[TableSchema], wanted: pa.Schema) -> TableSchema:
+    """The columns of a table that hold those of its upstream, in their order, by the first schema that fits best.
 
     Raises:
         ColumnMissing: It has not all of them.
         TableMismatch: A column has a type that cannot hold the upstream's.
     """
-    made = [] if snapshot_id is None else [table.schema_at(snapshot_id)]
-    schemas = [*made, table.schema, *table.former_schemas()]
     exact = next((schema for schema in schemas if _is_exact(schema, wanted)), None)
     found = exact or next((schema for schema in schemas if _fits(table, schema, wanted)), None)
     if found is None:
@@ -36,7 +44,7 @@ def columns_at(table: Table, snapshot_id: int | None, wanted: pa.Schema) -> Tabl
         if lacking:
             raise ColumnMissing(f"Table {table} has no column {', '.join(lacking)}, which the other side has.")
         check_columns(str(table), wanted, table.schema)
-        raise TableMismatch(f"The columns of table {table} at snapshot {snapshot_id} are not known any more.")
+        raise TableMismatch(f"The columns that table {table} had at the resolved ts are not known any more.")
     fields = [field for column in wanted if (field := found.field(column.name)) is not None]
     return replace(found, fields=tuple(fields), arrow=pa.schema([found.arrow.field(field.name) for field in fields]))
 

@@ -1,6 +1,6 @@
 """Command `verify`: whether tables hold what their upstream holds, cell by cell, at the resolved ts of the cut.
 
-It reads a checkpoint once and keeps to its snapshots, so that `run` may go on meanwhile. It writes nothing.
+It reads a checkpoint once and keeps to the snapshots that show it, so that `run` may go on. It writes nothing.
 """
 
 from __future__ import annotations
@@ -16,19 +16,17 @@ from applier.changefeed.ts import wall_clock
 from applier.commands.control_reader import newest_checkpoint
 from applier.commands.load.outlook import meant
 from applier.commands.status.command import status
-from applier.commands.verify.against import Other, OtherTable, find, is_table, other_table
-from applier.commands.verify.columns import ColumnMissing
+from applier.commands.verify.against import LATER, Other, OtherTable, find, is_table, other_table
+from applier.commands.verify.columns import ColumnMissing, schemas_at
 from applier.commands.verify.report import TableVerdict, VerifyReport
 from applier.commands.verify.sides import snapshot_side
 from applier.commands.verify.spark import compare
 from applier.config.settings import Config
-from applier.errors import (
-    EXPORT,
-    ConfigError,
-    TerminalError,
-    TransientError,
-)
+from applier.decode.tidb.session import MomentGone
+from applier.errors import EXPORT, ConfigError, TerminalError, TransientError
 from applier.runtime.jvm.spark_session import running
+from applier.sink.commit.stamp import RESOLVED_TS
+from applier.sink.format.types import TableSchema
 from applier.sink.iceberg.catalog import Catalog
 from applier.sink.iceberg.table import Table
 from applier.watch.report import LACKING, TableProgress
@@ -86,7 +84,7 @@ class _Checks:
     def verdict(self, name: TableName, progress: TableProgress | None) -> TableVerdict:
         """What is found of a table; `progress` is what `status` shows of it."""
         place = self.config.route.identifier(name)
-        snapshot_id = None if progress is None else progress.cut_snapshot_id
+        snapshot_id = None if progress is None else _snapshot(progress)
         unknown = TableVerdict(str(name), ".".join(place), "unknown", snapshot_id)
         because, way_out = self._unsettled(name, progress)
         if because:
@@ -96,12 +94,12 @@ class _Checks:
             table = self.catalog.load(place)
             if table is None or (snapshot_id is not None and not table.has_snapshot(snapshot_id)):
                 return self._explained(unknown, *_gone(place, snapshot_id))
-            return self._compared(name, table, snapshot_id, unknown)
+            schemas = schemas_at(table, snapshot_id, is_shown=_shows(table, progress))
+            return self._compared(name, table, schemas, unknown)
         except (ConfigError, TerminalError, TransientError) as error:
             if isinstance(error, TransientError) and table is not None and self._has_expired(table, snapshot_id):
                 return self._explained(unknown, *_gone(place, snapshot_id))
-            what, hint = ("\n".join(error.problems), "") if isinstance(error, ConfigError) else (error.what, error.hint)
-            return self._explained(unknown, what, hint)
+            return self._explained(unknown, error.what, LATER if isinstance(error, MomentGone) else error.hint)
 
     def _unsettled(self, name: TableName, progress: TableProgress | None) -> tuple[str, str]:
         """Why a table cannot be verified at the resolved ts, and what ends that; "" if it can."""
@@ -112,34 +110,27 @@ class _Checks:
             return progress.because or f"Table {name} is {progress.state}.", progress.way_out or ""
         if progress.state == "ahead" and progress.snapshot_id == progress.cut_snapshot_id:
             return f"Table {name} shows more than the resolved ts.", "The next step of `applier run -c FILE` ends that."
-        if progress.state == "expired":
-            return _gone(self.config.route.identifier(name), progress.cut_snapshot_id)
         if name not in self.other.names:
             what = f"{self.other.title} shows no table {name} at the resolved ts."
             return what, "Let the user of upstream.url see it; if it was dropped there, the feed lacks that DDL."
         return "", ""
 
-    def _compared(self, name: TableName, table: Table, snapshot_id: int | None, unknown: TableVerdict) -> TableVerdict:
+    def _compared(
+        self, name: TableName, table: Table, schemas: Sequence[TableSchema], unknown: TableVerdict
+    ) -> TableVerdict:
         try:
-            other, schema, key, left_out = self.other.prepared(name, table, snapshot_id, self.config.type_rules)
+            other, schema, key, left_out = self.other.prepared(name, table, schemas, self.config.type_rules)
         except ColumnMissing as error:
             return self._explained(replace(unknown, state="different"), error.what, error.hint)
-        own, about = snapshot_side(table, snapshot_id, schema.fields)
+        own = snapshot_side(table, unknown.snapshot_id, schema.fields)
         names = [field.name for field in schema.fields]
-        found = compare(self.catalog.java.session, str(table), (other, own), about, key, names, self.seed)
-        verdict = TableVerdict(
-            str(name),
-            unknown.iceberg,
-            "equal" if found.found is None else "different",
-            snapshot_id,
-            found.rows,
-            found.upstream_rows,
-            {} if found.found is None else found.found.counts,
-            found.is_whole,
-            () if found.found is None else found.found.listed,
-            left_out,
-        )
-        return verdict if found.found is None else self._explained(verdict, "", self._way_out(name))
+        found = compare(self.catalog.java.session, str(table), (other, own), key, names, self.seed)
+        read = replace(unknown, rows=found.rows, upstream_rows=found.upstream_rows, left_out=left_out)
+        if found.found is None:
+            return replace(read, state="equal")
+        listed, counts = found.found
+        different = replace(read, state="different", counts=counts, is_whole=found.is_whole, differences=listed)
+        return self._explained(different, "", self._way_out(name))
 
     def _way_out(self, name: TableName) -> str:
         if isinstance(self.other, OtherTable):
@@ -159,6 +150,18 @@ class _Checks:
             return snapshot_id is not None and not table.has_snapshot(snapshot_id)
         except (TerminalError, TransientError):
             return False
+
+
+def _snapshot(progress: TableProgress) -> int | None:
+    """The newest snapshot that shows the resolved ts: the head, which others may have made, until `run` has gone on."""
+    return progress.cut_snapshot_id if progress.state == "ahead" else progress.snapshot_id
+
+
+def _shows(table: Table, progress: TableProgress | None) -> bool:
+    """Whether a table is still as `progress` has it, at no more than the resolved ts."""
+    if progress is None or progress.state == "ahead" or table.snapshot_id != progress.snapshot_id:
+        return False
+    return table.setting(RESOLVED_TS) in (None, str(progress.resolved_ts or 0))
 
 
 def _gone(place: Sequence[str], snapshot_id: int | None) -> tuple[str, str]:

@@ -2,40 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
 from applier.commands.verify.row_hash import Numbers, RowHash
 
-ROWS = 256
-"""Rows that a chunk is to have, as long as there are no more than `_MOST` chunks."""
-
-_LEAST, _MOST = 6, 14
-"""Powers of two: numbers of chunks."""
+_BITS = 14
+"""2^14 chunks, whatever a table has: one side may have far more rows than the other, and rows of one chunk at least
+are compared in memory."""
 
 ROW, KEY, TIMES = "\0row", "\0key", "\0times"
-"""Columns of `Found`; no TiDB column can be named so."""
-
-
-class Chunks(NamedTuple):
-    """How keys are divided into chunks, by the first bits of the hash of the key: a power of two."""
-
-    hashing: RowHash
-    bits: int
-
-    @staticmethod
-    def of(key: Sequence[int], rows: int, seed: int) -> Chunks:
-        """Those for about so many rows."""
-        bits = max(1, rows // ROWS).bit_length()
-        return Chunks(RowHash(tuple(key), seed), min(_MOST, max(_LEAST, bits)))
-
-    def numbered(self, keys: Numbers) -> Any:
-        """The chunk of each hash of a key."""
-        return (keys >> np.uint64(64 - self.bits)).astype(np.int64)
+"""Columns of what `found` gives; no TiDB column can be named so."""
 
 
 @dataclass(slots=True)
@@ -44,24 +25,20 @@ class Digest:
     twice. `size` are bytes in memory of all.
     """
 
-    bits: int
-    counts: Any = field(init=False)
-    sums: Any = field(init=False)
+    counts: Any = field(default_factory=lambda: np.zeros(1 << _BITS, np.int64))
+    sums: Any = field(default_factory=lambda: np.zeros(1 << _BITS, np.uint64))
     size: int = 0
-
-    def __post_init__(self) -> None:
-        self.counts, self.sums = np.zeros(1 << self.bits, np.int64), np.zeros(1 << self.bits, np.uint64)
 
     @property
     def rows(self) -> int:
         """Rows of all chunks."""
         return int(self.counts.sum())
 
-    def take(self, rows: pa.Table, chunks: Chunks) -> None:
+    def take(self, rows: pa.Table, hashing: RowHash) -> None:
         """Count rows in."""
-        row, key = chunks.hashing.of(rows)
-        numbers = chunks.numbered(key)
-        self.counts += np.bincount(numbers, minlength=1 << self.bits)
+        row, key = hashing.of(rows)
+        numbers = _chunks(key)
+        self.counts += np.bincount(numbers, minlength=1 << _BITS)
         np.add.at(self.sums, numbers, row)
         self.size += rows.nbytes
 
@@ -76,18 +53,23 @@ class Digest:
         return np.flatnonzero((self.counts != other.counts) | (self.sums != other.sums))
 
 
-def found(tables: Iterable[pa.Table], chunks: Chunks, wanted: Any) -> pa.Table | None:
+def _chunks(keys: Numbers) -> Any:
+    """The chunk of each hash of a key: its first bits."""
+    return (keys >> np.uint64(64 - _BITS)).astype(np.int64)
+
+
+def found(tables: Iterable[pa.Table], hashing: RowHash, wanted: Any) -> pa.Table | None:
     """The rows of some chunks with the hashes of each, and how many times it comes; None without any.
 
     A row that comes several times in a table is kept once, so that a table of one row a billion times fits.
     """
-    kept = [part for rows in tables for part in _kept(rows, chunks, wanted)]
+    kept = [part for rows in tables for part in _kept(rows, hashing, wanted)]
     return pa.concat_tables(kept) if kept else None
 
 
-def _kept(rows: pa.Table, chunks: Chunks, wanted: Any) -> Iterable[pa.Table]:
-    row, key = chunks.hashing.of(rows)
-    at = np.flatnonzero(np.isin(chunks.numbered(key), wanted))
+def _kept(rows: pa.Table, hashing: RowHash, wanted: Any) -> Iterable[pa.Table]:
+    row, key = hashing.of(rows)
+    at = np.flatnonzero(np.isin(_chunks(key), wanted))
     if not len(at):
         return
     _, first, times = np.unique(row[at], return_index=True, return_counts=True)

@@ -88,8 +88,8 @@ class UpstreamReader:
                 yield conform(self.table, rows.select(names), self.schema)
 
 
-def snapshot_side(table: Table, snapshot_id: int | None, fields: Sequence[Field]) -> tuple[Side, int]:
-    """The living rows of a snapshot, and about how many there are; None is that of a table without one.
+def snapshot_side(table: Table, snapshot_id: int | None, fields: Sequence[Field]) -> Side:
+    """The living rows of a snapshot; None is that of a table without one.
 
     Raises:
         OutsideRefused: Python does not reach the files of the table.
@@ -103,7 +103,7 @@ def snapshot_side(table: Table, snapshot_id: int | None, fields: Sequence[Field]
         raise OutsideRefused(what, hint)
     index = read_index(str(table), snapshot_id, (), table.scan_past)
     parts = _parts([*index.files.values()], lambda indexed: indexed.file.size)
-    return Side(SnapshotReader(storage, tuple(fields)), parts), index.rows
+    return Side(SnapshotReader(storage, tuple(fields)), parts)
 
 
 def upstream_side(reader: Reader, files: Sequence[Any], table: str, schema: TableSchema) -> Side:

@@ -10,7 +10,8 @@ import numpy as np
 import pyarrow as pa
 
 from applier.commands.verify.difference import Differences, differences
-from applier.commands.verify.digest import Chunks, Digest, found
+from applier.commands.verify.digest import Digest, found
+from applier.commands.verify.row_hash import RowHash
 from applier.commands.verify.sides import Side, SideReader
 from applier.runtime.tasks.spark import map_in_tasks
 
@@ -26,14 +27,14 @@ class DigestTask:
     """Computes the digest of a part of one of two sides, which its number names, in any process."""
 
     readers: tuple[SideReader, SideReader]
-    chunks: Chunks
+    hashing: RowHash
 
     def __call__(self, part: tuple[int, Sequence[Any]]) -> tuple[int, Digest]:
         """The number of the side, and what the part holds."""
         number, pieces = part
-        digest = Digest(self.chunks.bits)
+        digest = Digest()
         for rows in self.readers[number].read(pieces):
-            digest.take(rows, self.chunks)
+            digest.take(rows, self.hashing)
         return number, digest
 
 
@@ -42,13 +43,13 @@ class RowsTask:
     """Finds the rows of some chunks in a part of one of two sides, in any process."""
 
     readers: tuple[SideReader, SideReader]
-    chunks: Chunks
+    hashing: RowHash
     wanted: Any
 
     def __call__(self, part: tuple[int, Sequence[Any]]) -> tuple[int, pa.Table | None]:
         """The number of the side, and the rows that `digest.found` finds."""
         number, pieces = part
-        return number, found(self.readers[number].read(pieces), self.chunks, self.wanted)
+        return number, found(self.readers[number].read(pieces), self.hashing, self.wanted)
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,29 +73,26 @@ def compare(
     session: SparkSession,
     name: str,
     sides: tuple[Side, Side],
-    about: int,
     key: Sequence[str],
     names: Sequence[str],
     seed: int,
 ) -> Comparison:
-    """Compare the upstream with an Iceberg table of these columns and about so many rows, in jobs of Spark.
-
-    () is no key.
+    """Compare the upstream with an Iceberg table of these columns, in jobs of Spark; () is no key.
 
     Raises what the readers of the sides do, and TransientError where Spark fails.
     """
     readers = (sides[0].reader, sides[1].reader)
     parts = [(number, part) for number, side in enumerate(sides) for part in side.parts]
-    chunks = Chunks.of([names.index(column) for column in key], about, seed)
-    upstream, iceberg = Digest(chunks.bits), Digest(chunks.bits)
-    for number, digest in map_in_tasks(session, f"compare table {name}", DigestTask(readers, chunks), parts):
+    hashing = RowHash(tuple(map(names.index, key)), seed)
+    upstream, iceberg = Digest(), Digest()
+    for number, digest in map_in_tasks(session, f"compare table {name}", DigestTask(readers, hashing), parts):
         (upstream, iceberg)[number].add(digest)
     differing = upstream.differing(iceberg)
     if not len(differing):
         return Comparison(upstream.rows, iceberg.rows)
     wanted = _fitting(differing, upstream, iceberg)
     tables: tuple[list[pa.Table], list[pa.Table]] = ([], [])
-    task = RowsTask(readers, chunks, wanted)
+    task = RowsTask(readers, hashing, wanted)
     for number, table in map_in_tasks(session, f"find what differs in table {name}", task, parts):
         if table is not None:
             tables[number].append(table)

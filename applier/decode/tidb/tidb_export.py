@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from urllib.parse import quote
 
 from applier.changefeed.table import TableName, TableVersion
@@ -12,7 +12,7 @@ from applier.ddl.schema_files import read_schemas
 from applier.ddl.schema_tracker import Tables
 from applier.decode.tidb.session import Session, session
 from applier.decode.tidb.table_ranges import Bound, Order, TableRange, order_of, quoted, thinned
-from applier.errors import ConfigError, SchemaChangeRefused
+from applier.errors import ApplierError, ConfigError, OutsideRefused, SchemaChangeRefused
 
 _SYSTEM = ("mysql", "information_schema", "performance_schema", "metrics_schema", "inspection_schema", "sys")
 
@@ -37,6 +37,7 @@ class TidbExport:
         files: The ranges of each table.
         marks: What tells each table from one of the same name in another cluster.
         kept_for: How long TiDB keeps what was there before: `tidb_gc_life_time`.
+        refused: Tables that are admitted and cannot be read, with the reason; none in what `find` gives.
     """
 
     login: Login
@@ -48,6 +49,7 @@ class TidbExport:
     files: Mapping[TableName, tuple[TableRange, ...]]
     marks: Mapping[TableName, str]
     kept_for: str
+    refused: Mapping[TableName, ApplierError] = field(default_factory=dict)
 
     @property
     def address(self) -> str:
@@ -60,7 +62,13 @@ class TidbExport:
         return f"TiDB {self.address}"
 
     def version(self, name: TableName) -> TableVersion:
-        """A table as it was at the moment."""
+        """A table as it was at the moment.
+
+        Raises:
+            ConfigError, OutsideRefused: It cannot be read.
+        """
+        if name in self.refused:
+            raise self.refused[name]
         found = self.tables.get(name)
         if found is None:
             raise ConfigError([f"{self.title} declares no table {name}."])
@@ -88,8 +96,18 @@ class TidbExport:
             OutsideRefused: TiDB refuses the log-in, or to show a table.
             TransientError: TiDB is not there.
         """
-        if tso is None:
-            tso = _now(login)
+        found = TidbExport.look(login, _now(login) if tso is None else tso, admits)
+        for error in found.refused.values():
+            raise error
+        return found
+
+    @staticmethod
+    def look(login: Login, tso: int, admits: Callable[[TableName], bool]) -> TidbExport:
+        """The same, also if some of the tables cannot be read: the others are found.
+
+        Raises:
+            MomentGone, ConfigError, OutsideRefused, TransientError: As `find`, save for single tables.
+        """
         with session(login, tso) as asked:
             return _found(asked, tso, admits)
 
@@ -110,24 +128,34 @@ def _found(asked: Session, tso: int, admits: Callable[[TableName], bool]) -> Tid
             f"WHERE table_type = 'BASE TABLE' AND LOWER(table_schema) NOT IN ({without})"
         )
     }
-    names = sorted(name for name in held if admits(name))
-    texts = {name: asked.texts(f"SHOW CREATE TABLE {place(name)}")[0][1] for name in names}
-    tables = _declared(asked.login, texts)
     kept_for = asked.texts("SELECT @@GLOBAL.tidb_gc_life_time")[0][0]
-    bounds, files = dict[TableName, tuple[Bound, ...]](), dict[TableName, tuple[TableRange, ...]]()
-    for name, version in tables.items():
-        order = order_of(version, texts[name])
-        sampled = _sampled(asked, name, order)
-        bounds[name] = thinned(sampled)
-        files[name] = order.ranges(bounds[name], held[name][0] or REGION_BYTES * max(1, len(sampled)))
     marks = {name: mark for name, (_, mark) in held.items()}
-    return TidbExport(asked.login, tso, tuple(sorted(held)), tables, texts, bounds, files, marks, kept_for)
+    found = TidbExport(asked.login, tso, tuple(sorted(held)), Tables(), {}, {}, {}, marks, kept_for)
+    return _with_tables(found, asked, {name: size for name, (size, _) in held.items() if admits(name)})
 
 
-def _declared(login: Login, texts: Mapping[TableName, str]) -> Tables:
-    named = {f"{_in_file(name.database)}.{_in_file(name.table)}-schema.sql": text for name, text in texts.items()}
+def _with_tables(empty: TidbExport, asked: Session, sizes: Mapping[TableName, int]) -> TidbExport:
+    """The same with tables of these sizes, as far as each can be read."""
+    tables, texts, refused = Tables(), dict[TableName, str](), dict[TableName, ApplierError]()
+    bounds, files = dict[TableName, tuple[Bound, ...]](), dict[TableName, tuple[TableRange, ...]]()
+    for name in sorted(sizes):
+        try:
+            text = asked.texts(f"SHOW CREATE TABLE {place(name)}")[0][1]
+            declared = _declared(asked.login, name, text)
+            order = order_of(declared[name], text)
+            sampled = _sampled(asked, name, order)
+        except (ConfigError, OutsideRefused) as error:
+            refused[name] = error
+            continue
+        tables.put(declared[name], declared.partitioning(name))
+        texts[name], bounds[name] = text, thinned(sampled)
+        files[name] = order.ranges(bounds[name], sizes[name] or REGION_BYTES * max(1, len(sampled)))
+    return replace(empty, tables=tables, texts=texts, bounds=bounds, files=files, refused=refused)
+
+
+def _declared(login: Login, name: TableName, text: str) -> Tables:
     try:
-        return read_schemas(named)
+        return read_schemas({f"{_in_file(name.database)}.{_in_file(name.table)}-schema.sql": text})
     except SchemaChangeRefused as refusal:
         where = f"TiDB {login.address}"
         what = f"{refusal.what} Leave the table out in tables.include, or load it from an export."

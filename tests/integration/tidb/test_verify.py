@@ -18,9 +18,9 @@ from applier.commands.load.command import load
 from applier.commands.verify import command
 from applier.commands.verify.against import Upstream, find
 from applier.commands.verify.command import verify
-from applier.commands.verify.digest import Chunks
 from applier.commands.verify.repair import repaired
 from applier.commands.verify.report import TableVerdict, VerifyReport
+from applier.commands.verify.row_hash import RowHash
 from applier.commands.verify.spark import DigestTask
 from applier.config import settings
 from applier.decode.tidb.session import MomentGone
@@ -162,6 +162,40 @@ def test_each_cell_that_differs_is_named(
     assert repaired(settings.parse(found.raw), last, lambda _: None) is None
 
 
+def test_what_another_writer_did_to_a_table_is_found(
+    tidb: Tidb, spark: SparkSession, lake: dict[str, str], tmp_path: Path
+) -> None:
+    """Rows of a younger head than the one of the cut, and columns, of which no snapshot says anything."""
+    name, names = "verified_others", ("rewritten", "deleted", "dropped", "anew")
+    tidb.run(f"DROP DATABASE IF EXISTS {name}", f"CREATE DATABASE {name}", f"USE {name}")
+    for table in names:
+        tidb.run(
+            f"CREATE TABLE {name}.{table} (id int PRIMARY KEY, a int)", f"INSERT INTO {name}.{table} VALUES (1, 5)"
+        )
+    at = now(tidb)
+    found = brought("verifyothers", at, at + 1, tidb, spark, lake, tmp_path, [f"{name}.*"])
+    own = f"lake.verifyothers__{name}"
+    spark.sql(f"CALL lake.system.rewrite_data_files(table => '{own}.rewritten', options => map('rewrite-all', 'true'))")
+    spark.sql(f"DELETE FROM {own}.deleted WHERE id = 1")
+    spark.sql(f"ALTER TABLE {own}.dropped DROP COLUMN a")
+    spark.sql(f"ALTER TABLE {own}.anew DROP COLUMN a")
+    spark.sql(f"ALTER TABLE {own}.anew ADD COLUMN a int")
+
+    tables = {table.table.removeprefix(f"{name}."): table for table in verified(found).tables}
+
+    assert {table: tables[table].state for table in names} == {
+        "rewritten": "equal",
+        "deleted": "different",
+        "dropped": "different",
+        "anew": "different",
+    }
+    assert tables["dropped"].because == f"Table verifyothers__{name}.dropped has no column a, which the other side has."
+    assert [named for table in names for named in _named(tables[table])] == [
+        (f"{name}.deleted", "missing", "{'id': 1}", ()),
+        (f"{name}.anew", "different", "{'id': 1}", ("a",)),
+    ]
+
+
 def _changes(tables: dict[TableName, Any]) -> Iterator[str]:
     """Statements that change one cell each in a copy of another row, and some rows as a whole."""
     for name, table in tables.items():
@@ -240,12 +274,29 @@ def test_a_moment_that_tidb_does_not_hold_is_refused(tidb: Tidb) -> None:
     assert refusal.value.problems == [f"{after}: name the cluster of the changefeed in upstream.url."]
 
 
-def test_a_tidb_that_refuses_or_is_gone_is_named(tidb: Tidb) -> None:
-    """Rights, and an address where no server listens."""
+def test_a_table_that_the_user_may_not_read_leaves_the_others(tidb: Tidb) -> None:
+    """It is refused when its turn comes, with its reason; the others are found."""
     ranged.create(tidb, KEYS)
-    tidb.run("DROP USER IF EXISTS reviewer", "CREATE USER reviewer", f"GRANT INSERT ON {KEYS}.days TO reviewer")
+    tidb.run(
+        "DROP USER IF EXISTS reviewer",
+        "CREATE USER reviewer",
+        f"GRANT INSERT ON {KEYS}.days TO reviewer",
+        f"GRANT SELECT ON {KEYS}.wide TO reviewer",
+    )
+    days, wide = TableName(KEYS, "days"), TableName(KEYS, "wide")
+
+    found = find(_config(tidb, "reviewer"), "", (), now(tidb))
+
+    assert found.names == {days, wide}
+    assert len(found.export.files[wide]) == 3
     with pytest.raises(OutsideRefused, match="the user may not read a table"):
-        find(_config(tidb, "reviewer"), "", (), now(tidb))
+        found.export.version(days)
+
+
+def test_a_tidb_that_is_gone_is_named(tidb: Tidb) -> None:
+    """An address where no server listens, and a user that there is not."""
+    with pytest.raises(OutsideRefused, match="it refuses user or password"):
+        find(_config(tidb, "stranger"), "", (), now(tidb))
     with pytest.raises(Unreachable, match="TiDB 127.0.0.1:1 cannot be reached"):
         find(_config(tidb, port=1), "", (), now(tidb))
 
@@ -257,9 +308,9 @@ def test_a_connection_that_is_killed_is_made_again(tidb: Tidb) -> None:
     tidb.run(*[f"INSERT INTO {KEYS}.long (v) SELECT REPEAT('x', 9000) FROM {KEYS}.numbers"] * 2)
     name = TableName(KEYS, "long")
     fields: list[pa.Field[Any]] = [pa.field("id", pa.int32()), pa.field("v", pa.string())]
-    table: Any = SimpleNamespace(schema=TableSchema.parse(schema_json(pa.schema(fields), ["id"])), former_schemas=list)
-    side = find(_config(tidb), "", (), now(tidb)).prepared(name, table, None, TypeRules()).side
-    chunks = Chunks.of([0], 6000, 1)
+    table: Any = SimpleNamespace(schema=TableSchema.parse(schema_json(pa.schema(fields), ["id"])))
+    side = find(_config(tidb), "", (), now(tidb)).prepared(name, table, [table.schema], TypeRules()).side
+    hashing = RowHash((0,), 1)
     (part,) = side.parts
     kills = list[str]()
 
@@ -274,8 +325,8 @@ def test_a_connection_that_is_killed_is_made_again(tidb: Tidb) -> None:
                     kills.append(own)
                     tidb.run(f"KILL {own}")
 
-    _, whole = DigestTask((side.reader, side.reader), chunks)((0, part))
-    found = _outcome(DigestTask((Killed(), Killed()), chunks), (0, part))
+    _, whole = DigestTask((side.reader, side.reader), hashing)((0, part))
+    found = _outcome(DigestTask((Killed(), Killed()), hashing), (0, part))
 
     assert len(kills) == 1
     assert not isinstance(found, ApplierError)

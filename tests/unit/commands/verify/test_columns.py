@@ -8,7 +8,7 @@ import pytest
 from applier.changefeed.table import TableName
 from applier.changefeed.types import TypeRules
 from applier.commands.verify.against import OtherTable, is_table
-from applier.commands.verify.columns import ColumnMissing, columns_at
+from applier.commands.verify.columns import ColumnMissing, columns_at, schemas_at
 from applier.errors import TableMismatch
 from applier.sink.format.types import TableSchema, schema_json
 
@@ -57,10 +57,20 @@ def test_the_columns_are_those_of_the_moment(
     """Before a DDL that came later, behind one that made no snapshot, and without columns that the upstream lacks."""
     held: Any = Held(made, now, *former)
 
-    found = columns_at(held, 1, pa.schema(list(wanted.items())))
+    found = columns_at(held, schemas_at(held, 1, is_shown=False), pa.schema(list(wanted.items())))
 
     assert [field.name for field in found.fields] == found.arrow.names == list(wanted)
     assert [field.arrow for field in found.fields] in ([*wanted.values()], [TEXT, LONG])
+
+
+def test_a_table_that_shows_a_snapshot_now_has_its_own_columns() -> None:
+    """A column that another writer dropped is in the schema of the snapshot, and no reader sees it."""
+    held: Any = Held(schema(id=INT, a=INT), schema(id=INT), schema(id=INT, a=INT))
+    wanted = pa.schema({"id": INT, "a": INT})
+
+    assert columns_at(held, schemas_at(held, 1, is_shown=False), wanted).arrow.names == ["id", "a"]
+    with pytest.raises(ColumnMissing, match=r"Table shop\.orders has no column a, which the other side has\."):
+        columns_at(held, schemas_at(held, 1, is_shown=True), wanted)
 
 
 def test_a_column_that_is_missing_is_a_difference() -> None:
@@ -68,9 +78,9 @@ def test_a_column_that_is_missing_is_a_difference() -> None:
     held: Any = Held(schema(id=INT), schema(id=INT))
 
     with pytest.raises(ColumnMissing, match=r"Table shop\.orders has no column a, b, which the other side has\."):
-        columns_at(held, None, pa.schema({"id": INT, "a": INT, "b": INT}))
+        columns_at(held, [held.schema], pa.schema({"id": INT, "a": INT, "b": INT}))
     with pytest.raises(TableMismatch, match=r"Column id of table shop\.orders is int and cannot hold upstream values"):
-        columns_at(held, None, pa.schema({"id": TEXT}))
+        columns_at(held, [held.schema], pa.schema({"id": TEXT}))
 
 
 def test_two_tables_have_the_same_types() -> None:
@@ -79,7 +89,7 @@ def test_two_tables_have_the_same_types() -> None:
     other: Any = Held(schema(id=LONG), schema(id=LONG))
 
     with pytest.raises(TableMismatch, match="Column id is int in table shop.orders, and long in table shop.orders."):
-        OtherTable(other, frozenset()).prepared(TableName("shop", "orders"), own, 1, TypeRules())
+        OtherTable(other, frozenset()).prepared(TableName("shop", "orders"), own, [own.schema], TypeRules())
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,8 @@ import pytest
 
 from applier.commands.verify import difference, spark
 from applier.commands.verify.difference import Differences
-from applier.commands.verify.digest import Chunks, Digest
+from applier.commands.verify.digest import Digest
+from applier.commands.verify.row_hash import RowHash
 from applier.commands.verify.sides import Side
 from applier.commands.verify.spark import Comparison, DigestTask, RowsTask, compare
 
@@ -45,7 +46,7 @@ def _without_spark(monkeypatch: pytest.MonkeyPatch) -> None:
 def compared(upstream: Sequence[Row], iceberg: Sequence[Row], key: Sequence[str] = ("id",)) -> Comparison:
     """What is found."""
     session: Any = None
-    return compare(session, "t", (side(upstream), side(iceberg, 2)), len(iceberg), key, SCHEMA.names, 5)
+    return compare(session, "t", (side(upstream), side(iceberg, 2)), key, SCHEMA.names, 5)
 
 
 def found(upstream: Sequence[Row], iceberg: Sequence[Row], key: Sequence[str] = ("id",)) -> Differences:
@@ -143,16 +144,22 @@ def test_what_does_not_fit_into_memory_is_left_uncounted(monkeypatch: pytest.Mon
     assert 0 < of.found.counts["different"] < 5000
 
 
-def test_chunks_are_few_for_few_rows_and_no_more_than_fit() -> None:
-    """Each has some hundred rows, as far as that goes."""
-    assert [Chunks.of((0,), rows, 1).bits for rows in (0, 1, 1000, 1_000_000, 10**12)] == [6, 6, 6, 12, 14]
+def test_rows_that_one_side_alone_has_fit_into_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    """However many: those of some chunks are looked at, and a chunk is small on both sides."""
+    monkeypatch.setattr(spark, "_MOST_BYTES", 1)
+
+    of = compared([(n, "x", n) for n in range(50_000)], [])
+
+    assert of.found is not None
+    assert (of.upstream_rows, of.rows, of.is_whole) == (50_000, 0, False)
+    assert 0 < of.found.counts["missing"] < 50
 
 
 def test_digests_of_parts_add_up() -> None:
     """In any order."""
-    chunks = Chunks.of((0,), 5000, 9)
-    whole, parts = Digest(chunks.bits), Digest(chunks.bits)
-    work = DigestTask((Held(), Held()), chunks)
+    hashing = RowHash((0,), 9)
+    whole, parts = Digest(), Digest()
+    work = DigestTask((Held(), Held()), hashing)
     for part in side(ROWS, 1).parts:
         whole.add(work((0, part))[1])
     for part in reversed(side(ROWS, 7).parts):
@@ -161,4 +168,4 @@ def test_digests_of_parts_add_up() -> None:
     assert whole.rows == parts.rows == 5000
     assert not len(whole.differing(parts))
     assert np.count_nonzero(whole.counts) > 20
-    assert RowsTask((Held(), Held()), chunks, np.array([], np.int64))((0, side(ROWS).parts[0]))[1] is None
+    assert RowsTask((Held(), Held()), hashing, np.array([], np.int64))((0, side(ROWS).parts[0]))[1] is None

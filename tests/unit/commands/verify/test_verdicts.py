@@ -16,6 +16,7 @@ from applier.commands.verify.render import lines, summary
 from applier.commands.verify.repair import refuse_unrepairable
 from applier.commands.verify.report import State, TableVerdict, VerifyReport
 from applier.config import settings
+from applier.decode.tidb.session import MomentGone
 from applier.errors import ConfigError, TransientError, ValueRefused
 from applier.watch.compose import empty
 from applier.watch.report import TableProgress, TableState
@@ -115,7 +116,7 @@ def test_json_has_keys_and_no_other_values() -> None:
         ("incomplete", None, "it waits"),
         ("missing", 1, "it waits"),
         ("rolled back", 1, "it waits"),
-        ("expired", 1, "Snapshot 1 of table shop.orders, which shows the resolved ts, has expired."),
+        ("expired", 1, "TiDB db:4000 shows no table shop.orders at the resolved ts."),
         ("ahead", 2, "Table shop.orders shows more than the resolved ts."),
         (None, None, "The changefeed has met no row and no DDL of table shop.orders."),
         ("in step", 2, "TiDB db:4000 shows no table shop.orders at the resolved ts."),
@@ -145,6 +146,8 @@ def test_a_table_that_no_snapshot_shows_is_unknown(state: TableState | None, cut
 class Found:
     """A table whose snapshot is there for some questions."""
 
+    snapshot_id, schema = 1, None
+
     def __init__(self, *answers: bool) -> None:
         self.answers = list(answers)
 
@@ -155,6 +158,10 @@ class Found:
     def refresh(self) -> None:
         """Nothing to do."""
 
+    def setting(self, _: str) -> str:
+        """Its stamp."""
+        return "5"
+
 
 @pytest.mark.parametrize(
     ("answers", "error", "said", "hint"),
@@ -164,6 +171,12 @@ class Found:
         ((False,), ValueError(), "Snapshot 1 of table shop.orders, which shows the resolved ts, has expired.", "Give"),
         ((True,), ValueRefused("A value does not fit.", "Mend it."), "A value does not fit.", "Mend it."),
         ((True,), ConfigError(["No package."]), "No package.", ""),
+        (
+            (True,),
+            MomentGone("It is gone.", "Load as of a later moment."),
+            "It is gone.",
+            "Let TiDB keep more, with SET",
+        ),
         ((), None, "Table shop.orders is not in the catalog yet.", "`applier run -c"),
     ],
     ids=str,
@@ -184,13 +197,35 @@ def test_a_table_that_cannot_be_read_is_unknown(
     catalog: Any = SimpleNamespace(load=lambda _: None if error is None else Found(*answers))
     monkeypatch.setattr(command._Checks, "_compared", compared)
     upstream = against.Upstream(held, held, frozenset([ORDERS]))
-    progress = TableProgress("shop.orders", "shop.orders", "in step", cut_snapshot_id=None if error is None else 1)
+    head = None if error is None else 1
+    progress = TableProgress("shop.orders", "shop.orders", "in step", resolved_ts=5, snapshot_id=head)
 
     verdict = command._Checks(settings.parse(BASE), catalog, upstream, 1).verdict(ORDERS, progress)
 
     assert verdict.state == "unknown"
     assert verdict.because.startswith(said)
     assert verdict.way_out.startswith(hint)
+
+
+@pytest.mark.parametrize(
+    ("state", "snapshot", "stamp", "wanted"),
+    [
+        ("in step", 2, 5, (2, True)),
+        ("expired", 2, 5, (2, True)),
+        ("empty", 2, 5, (2, True)),
+        ("ahead", 2, 5, (1, False)),
+        ("in step", 2, 6, (2, False)),
+        ("in step", 3, 5, (2, False)),
+    ],
+)
+def test_the_head_is_compared_until_it_shows_more(
+    state: TableState, snapshot: int, stamp: int, wanted: tuple[int, bool]
+) -> None:
+    """It has what others did since the checkpoint; and the table's own columns, as long as it is as `status` saw it."""
+    table: Any = SimpleNamespace(snapshot_id=snapshot, setting=lambda _: str(stamp))
+    progress = TableProgress("shop.orders", "shop.orders", state, resolved_ts=5, snapshot_id=2, cut_snapshot_id=1)
+
+    assert (command._snapshot(progress), command._shows(table, progress)) == wanted
 
 
 @pytest.mark.parametrize(
