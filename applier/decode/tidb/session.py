@@ -12,6 +12,9 @@ from typing import Any
 from applier.config.login import Login
 from applier.errors import ApplierError, ConfigError, OutsideRefused, TerminalError, TransientError, Unreachable
 
+SYSTEM = "other"
+"""What TiDB is among the systems that do not answer (`outages.SYSTEMS`)."""
+
 _CONNECT_SECONDS = 10
 
 _ANSWER_SECONDS = 300
@@ -181,14 +184,21 @@ def meaning(login: Login) -> Iterator[None]:
     try:
         yield
     except pymysql.MySQLError as error:
-        raise _meaning(login, error) from None
+        raise _placed(_meaning(login, error)) from None
     except ssl.SSLError:
         raise _untrusted(login) from None
     except OSError:
-        raise TransientError(f"The connection to TiDB {login.address} was lost.") from None
+        raise _placed(TransientError(f"The connection to TiDB {login.address} was lost.")) from None
     except RuntimeError:
         what = f"TiDB {login.address} asks for a password in a form that PyMySQL sends with TLS alone."
         raise OutsideRefused(what, "Set upstream.ca, or install the package cryptography.") from None
+
+
+def _placed(error: ApplierError) -> ApplierError:
+    """The same as an error of TiDB: the stage in which it arose has another system behind it."""
+    if isinstance(error, TransientError):
+        error.system = SYSTEM
+    return error
 
 
 def _untrusted(login: Login) -> OutsideRefused:

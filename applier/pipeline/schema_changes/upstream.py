@@ -12,8 +12,8 @@ from applier.changefeed.table import TableName
 from applier.changefeed.types import TypeRules
 from applier.config.login import Login
 from applier.decode.tidb.rows_as_of import RowsAsOf
-from applier.decode.tidb.session import MomentGone
-from applier.errors import ConfigError, OutsideRefused, SchemaChangeRefused, TransientError, ValueRefused
+from applier.decode.tidb.session import SYSTEM, MomentGone
+from applier.errors import ApplierError, ConfigError, OutsideRefused, SchemaChangeRefused, TransientError, ValueRefused
 from applier.runtime.retry import LATE_SECONDS, OUTAGE_SECONDS
 from applier.sink.evolve.plan import Evolution
 
@@ -37,33 +37,43 @@ class AskedUpstream:
 
         Raises:
             ConfigError, MomentGone, OutsideRefused, ValueRefused: TiDB does not show them.
-            TransientError: It does not answer, and may do so at the next try.
+            TransientError: It does not answer.
         """
+        began = self.clock()
         try:
             completed = evolution.with_values(RowsAsOf.find(self.login, commit_ts, name, rules))
-        except TransientError as error:
-            if self._is_given_up():
-                raise OutsideRefused(error.what) from None
-            error.system = "other"
+        except TransientError:
+            # A query may wait longer for its answer than tables wait for a TiDB.
+            self._fails(began)
             raise
-        self._last = -math.inf
         for doubt in completed.only_empty:
             what = f"Table {name} has no row in TiDB, or rows that hold different values in column {doubt.column}."
             raise ValueRefused(what)
         return completed
 
-    def _is_given_up(self) -> bool:
-        """Whether an outage has lasted long enough: tables that need no answer must not wait for it, nor for others."""
-        now = self.clock()
-        if now - self._last > OUTAGE_SECONDS:
-            self._since = now
-        self._last = now
-        return now - self._since >= LATE_SECONDS
+    def _fails(self, since: float) -> float:
+        """Note a failure of what began then; how long the outage lasts: one long after the last failure is another."""
+        if since - self._last > OUTAGE_SECONDS:
+            self._since = since
+        self._last = self.clock()
+        return self._last - self._since
 
     @contextmanager
     def in_place_of(self, refusal: SchemaChangeRefused) -> Iterator[None]:
-        """Do what TiDB is asked for, or raise the refusal, with why it could not be asked."""
+        """Do what TiDB is asked for, or raise the refusal, with why it could not be asked.
+
+        An outage is waited for, but tables that need no answer must not wait for long, nor for each other.
+        """
         try:
             yield
         except (ConfigError, MomentGone, OutsideRefused, ValueRefused) as error:
-            raise SchemaChangeRefused(f"{refusal.what} TiDB was asked: {error.what}", _RELOAD) from None
+            raise _asked(refusal, error) from None
+        except TransientError as error:
+            if error.system != SYSTEM or self._fails(self.clock()) < LATE_SECONDS:
+                raise
+            raise _asked(refusal, error) from None
+        self._last = -math.inf
+
+
+def _asked(refusal: SchemaChangeRefused, error: ApplierError) -> SchemaChangeRefused:
+    return SchemaChangeRefused(f"{refusal.what} TiDB was asked: {error.what}", _RELOAD)

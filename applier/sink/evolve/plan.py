@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 import pyarrow as pa
 
 from applier.changefeed.table import UNKNOWN_DEFAULT, Column, ColumnType, TableVersion
-from applier.changefeed.types import TypeRules, column_arrow_type
+from applier.changefeed.types import DATE_TYPES, TypeRules, column_arrow_type
 from applier.ddl import actions as ddl
 from applier.ddl.actions import Action
 from applier.sink.evolve import steps as evolve
@@ -192,7 +192,12 @@ class _Change:
                 return None
             if is_promotion(*arrows):
                 return evolve.PromoteField(self.new.name, arrows[1])
-        return evolve.ConvertField(self.new.name, old, new, *arrows, holds_null=column.nullable)
+        return evolve.ConvertField(self.new.name, old, new, *arrows, holds_null=self._holds_null(column, new))
+
+    def _holds_null(self, column: Column, new: ColumnType) -> bool:
+        """Whether NULL stays NULL: a zero date is NULL here as well, and its text is not."""
+        policy = self.rules.zero_date_policy(f"{self.before.name}.{column.name}")
+        return column.nullable and (column.type.name not in DATE_TYPES or new.name in DATE_TYPES or policy != "null")
 
     def _is_learnt(self, old: ColumnType, new: ColumnType) -> bool:
         """Whether only the digits of the seconds were not known before: every value has them, save where it is text."""

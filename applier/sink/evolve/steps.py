@@ -165,8 +165,8 @@ class PromoteField(EvolutionStep):
 class ConvertField(EvolutionStep):
     """A field, by its new name, whose values TiDB rewrote, without row events: every value is cast.
 
-    Where Iceberg cannot promote the field to the new type, it is made anew. It `holds_null` unless upstream had no
-    NULL, so that NULL here is a zero date that has no Iceberg value. Where TiDB shows the new values, none is cast.
+    Where Iceberg cannot promote the field to the new type, it is made anew. It `holds_null` where NULL here
+    is NULL upstream too, and no zero date that has no Iceberg value. Where TiDB shows the new values, none is cast.
     """
 
     name: str

@@ -109,9 +109,11 @@ def to_real(values: Array, step: ConvertField) -> Array:
 def is_kept(old: ColumnType, new: ColumnType) -> bool:
     """Whether TiDB leaves FLOAT and DOUBLE values as they are, even with more digits (`needChangeColumnData`)."""
     width = _WIDTHS.get(old.name)
-    if width is None or old.unsigned != new.unsigned or (old.scale is None and old.length not in (None, width)):
+    if width is None or (old.name, old.unsigned) != (new.name, new.unsigned):
+        return False
+    if old.scale is None and old.length not in (None, width):
         return False  # Simple shows no digits: rounding to more than there are changes nothing.
-    is_wider = (old.length or width) <= (new.length or _WIDTHS[new.name])
+    is_wider = (old.length or width) <= (new.length or width)
     return is_wider and (old.scale is None or (new.scale is not None and old.scale <= new.scale))
 
 

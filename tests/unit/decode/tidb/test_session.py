@@ -68,6 +68,7 @@ def test_an_error_is_one_sentence(error: Exception, kind: type[ApplierError], sa
     assert type(raised.value) is kind
     assert raised.value.what.endswith(said)
     assert "value of a row" not in str(raised.value)
+    assert getattr(raised.value, "system", "other") == "other"
 
 
 @pytest.mark.parametrize(("text", "reason"), [(None, "No such file or directory"), ("x", "it holds no such PEM text")])

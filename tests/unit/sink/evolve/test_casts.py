@@ -9,7 +9,7 @@ import pytest
 
 from applier.changefeed.table import ColumnType as T
 from applier.changefeed.types import TypeRules, arrow_type
-from applier.sink.evolve.casts.cast import CastRefused, cast, refusal
+from applier.sink.evolve.casts.cast import CastRefused, cast, is_lossless, refusal
 from applier.sink.evolve.steps import ConvertField
 
 RULES = TypeRules()
@@ -237,6 +237,14 @@ def test_dates_that_are_text_keep_their_zeros() -> None:
     ]
     assert run(step(T("date"), VARCHAR, TEXT_DATES), "0000-00-00") == ["0000-00-00"]
     assert refusal(step(T("date"), T("datetime", scale=0), TEXT_DATES)) is not None
+
+
+def test_float_is_rounded_to_the_digits_of_a_double() -> None:
+    """TiDB leaves values as they are only from FLOAT to FLOAT, and from DOUBLE to DOUBLE."""
+    new = T("double", length=17, scale=3)
+    assert run(step(T("float", length=6, scale=2), new), 0.7281) == [0.728]
+    assert run(step(T("float"), new), 0.7281) == [0.728]
+    assert not is_lossless(T("float"), new, pa.float64())
 
 
 def test_null_for_a_zero_date_is_not_cast() -> None:

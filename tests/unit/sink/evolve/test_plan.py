@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Literal
 
 import pyarrow as pa
 import pytest
@@ -213,6 +214,18 @@ def test_a_type_that_may_change_values_is_a_conversion(old: T, new: T) -> None:
     (found,) = modified(Column("c", old, nullable=False), Column("c", new, nullable=False))
     assert isinstance(found, ConvertField)
     assert (found.old, found.new, found.holds_null) == (old, new, False)
+
+
+@pytest.mark.parametrize(
+    ("new", "policy", "holds_null"),
+    [(T("varchar", length=30), "null", False), (T("varchar", length=30), "stop", True), (T("date"), "null", True)],
+)
+def test_null_may_be_a_zero_date(new: T, policy: Literal["null", "stop"], *, holds_null: bool) -> None:
+    """TiDB makes the text `0000-00-00 00:00:00` of it, in a nullable column too."""
+    before, after = (table(ID, Column("c", kind)) for kind in (T("datetime", scale=0), new))
+    (found,) = planned(before, after, rules=TypeRules(zero_dates=policy)).steps
+    assert isinstance(found, ConvertField)
+    assert found.holds_null == holds_null
 
 
 def test_boolean_columns_are_converted_by_name_of_the_rule() -> None:
