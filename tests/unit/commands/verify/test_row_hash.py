@@ -118,7 +118,9 @@ def test_many_rows_are_hashed_in_blocks(monkeypatch: pytest.MonkeyPatch) -> None
     assert len(set(map(int, whole[0]))) == 1000
 
 
-@pytest.mark.parametrize("made", [lambda n: n, str, lambda n: f"{'x' * 40}{n}", lambda n: b"%d" % n], ids=["int", "str", "long", "bytes"])
+@pytest.mark.parametrize(
+    "made", [lambda n: n, str, lambda n: f"{'x' * 40}{n}", lambda n: b"%d" % n], ids=["int", "str", "long", "bytes"]
+)
 def test_numbers_are_spread_evenly(made: Callable[[int], Any]) -> None:
     """Of values that are much alike, about as many have each first bits."""
     numbers, _ = RowHash((), 7).of(pa.table({"c": [made(n) for n in range(64_000)]}))
