@@ -188,7 +188,7 @@ def status(  # noqa: PLR0913 - each is an option
 
     def look() -> StatusReport:
         now_ms = time.time_ns() // 1_000_000
-        report = examine(given, max_lag_seconds=max_lag, now_ms=now_ms, engine=engine or "spark")
+        report = examine(given, max_lag_seconds=max_lag, now_ms=now_ms, engine=(engine or "spark") if cut else None)
         if page is not None:
             from applier.watch.page.document import write  # noqa: PLC0415
 

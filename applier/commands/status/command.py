@@ -74,10 +74,11 @@ _THREADS = 8
 
 
 def status(
-    config: Config, *, max_lag_seconds: float | None = None, now_ms: int, engine: Engine = "spark"
+    config: Config, *, max_lag_seconds: float | None = None, now_ms: int, engine: Engine | None = None
 ) -> StatusReport:
     """Find out how far a changefeed is; its tables are stale from a lag of `max_lag_seconds` on, whatever explains it,
-    by default from the configured one on. The queries of the cut are for an `engine`.
+    by default from the configured one on. The queries of the cut are for an `engine`, by its moment; without
+    one they are Spark's, by snapshots.
 
     Raises:
         ConfigError: The catalog cannot be read without Spark.
@@ -102,7 +103,7 @@ def status(
             report = compose(
                 config, facts, max_lag_seconds, now_ms, lambda name: _loaded(lake, name, config), is_strict=is_strict
             )
-            if not report.cut:
+            if engine is None or not report.cut:
                 return report
             cut = Cut(in_cut(last, report.tables), last.cut.at)
             return replace(report, cut=queries(engine, config.catalog, cut, found, lake.metadata_of))
