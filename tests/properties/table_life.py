@@ -630,9 +630,7 @@ class TableLife:
             case "parked", Why.LOADING | Why.CATCHING_UP:
                 return "" if self._loads.may_wait(name, life) else "is parked, but no load of it was asked for"
             case "incomplete", _:
-                skipped = {at for other in together for at in self._lives.refused(other, ts)} & self._skipped
-                is_cause = skipped or not self._loads.lacked.isdisjoint(together)
-                return "" if is_cause else "is incomplete without a cause"
+                return "" if self._may_be_incomplete(life, ts) else "is incomplete without a cause"
             case "parked", Why.LEFT_OUT | Why.LEFT_OUT_BEFORE:
                 return "" if not self._admits(name) or known.is_due else "is parked, but not left out"
             case "parked", Why.BY_HAND | Why.REBUILT:
@@ -648,8 +646,20 @@ class TableLife:
                 return "" if is_owed else "is parked, but no statement is refused"
         return "is parked without a cause"
 
+    def _may_be_incomplete(self, life: Life, ts: int) -> bool:
+        """Whether the load at which the changefeed begins left a table out, or a refused statement was skipped."""
+        together = {life, *self._lives.exchanged(life, ts)}
+        refused = {at for other in together for at in self._lives.refused(other, ts)}
+        return not self._loads.lacked.isdisjoint(together) or not self._skipped.isdisjoint(refused)
+
     def _may_show(self, name: Name, life: Life, known: Completeness, table: Any) -> bool:
-        """Whether a parked table shows what it was, or what had its name in an export from before a rename."""
+        """Whether a parked table shows what it was, or what had its name in an export from before a rename.
+
+        One that was incomplete when it was parked shows what nothing upstream has.
+        """
+        lacked = known.lacked is not None or known.why.is_loaded
+        if lacked and self._may_be_incomplete(life, known.since):
+            return True
         loaded = self._lives.at(known.since).get(name, life)
         lives = {life, loaded} if loaded in self._loads.whole_at else {life}
         return life in self._damaged or any(self._is_true(one, known, table) for one in lives)

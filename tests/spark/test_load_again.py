@@ -13,6 +13,7 @@ from applier.config import own_namespaces
 from applier.sink.iceberg.catalog import Catalog
 from tests.few import few
 from tests.spark.ddl_applier import Crash
+from tests.spark.feeds import read
 from tests.spark.test_paths import export
 from tests.spark.world import Make, World
 
@@ -69,3 +70,26 @@ def test_a_load_that_was_killed_as_it_ended_is_not_handed_over_again(
     assert world.keys("a") == ({1, 3} if runs else {1})
     assert world.table("a").state == "in step"
     assert Catalog(world.spark, "lake").list((own_namespaces.loads(world.name),)) == []
+
+
+def test_tables_that_trade_names_behind_a_load_that_was_killed_as_it_ended_take_their_own_rows(
+    make: Make, tmp_path: Path, crash: Callable[[str], None]
+) -> None:
+    """Readers see them already, and the export has each by a name that is the other one's when it is handed over."""
+    world = make()
+    tso = world.resolve()
+    address = export(tmp_path / "export", tso)
+    (tmp_path / "export" / "shop.b-schema.sql").write_text("CREATE TABLE `b` (`id` bigint PRIMARY KEY, `w` int);\n")
+    (tmp_path / "export" / "shop.b.000000000.csv").write_text('"id","w"\n2,20\n')
+    crash("resume-shown")
+    with pytest.raises(Crash):
+        load(world.config, address, (), lambda _: None)
+    world.put("a", 3)
+    world.ddl("RENAME TABLE a TO t, b TO a, t TO b", "a")
+    world.resolve()
+
+    world.run()
+
+    found = {name: read(world.spark, (f"{world.name}__shop", name)).to_pylist() for name in ("a", "b")}
+    assert {name: sorted(row["id"] for row in rows) for name, rows in found.items()} == {"a": [2], "b": [1, 3]}
+    assert (world.table("a").state, world.table("b").state) == ("in step", "in step")

@@ -32,6 +32,10 @@ pytestmark = pytest.mark.spark
 PARTITIONED = "(id BIGINT PRIMARY KEY, v VARCHAR(9)) PARTITION BY RANGE (id) (PARTITION p0 VALUES LESS THAN (10), PARTITION p1 VALUES LESS THAN (100))"  # noqa: E501 - one statement
 
 
+class Crash(BaseException):
+    """The process is gone."""
+
+
 def begun(make: Make, *tables: str, **changefeed: str) -> World:
     """A changefeed with tables of two rows each, applied."""
     world = make(**changefeed)
@@ -687,6 +691,32 @@ def test_a_table_that_was_restored_from_a_backup_stays_parked_until_it_is_rebuil
         assert (world.table("a").state, world.keys("b"), world.in_cut()) == ("parked", {1, 2, 3}, {"b"})
     world.heal(world.table("a").way_out)
     assert (world.table("a").state, world.keys("a"), world.in_cut()) == ("in step", {1, 2, 3}, {"a", "b"})
+
+
+@pytest.mark.parametrize("order", few(["resolved_ts", "offset"]))
+def test_a_table_whose_snapshots_others_expired_behind_a_step_that_failed_goes_on(
+    make: Make, monkeypatch: pytest.MonkeyPatch, order: str
+) -> None:
+    """Its only snapshot is of a step that has no checkpoint: nothing is left of the one that the last one lists."""
+
+    def die_applied(point: str) -> None:
+        if point == "applied":
+            raise Crash
+
+    world = begun(make, "a", **({"order": order} if order == "offset" else {}))
+    world.put("a", 3)
+    world.ddl("ALTER TABLE a ADD COLUMN c VARCHAR(9)")
+    world.put("a", 4)
+    world.resolve()
+    with monkeypatch.context() as patch:
+        patch.setattr(failpoints, "reach", die_applied)
+        with pytest.raises(Crash):
+            world.run()
+    world.spark.sql(f"CALL lake.system.expire_snapshots('{world.name}__shop.a', TIMESTAMP '2100-01-01 00:00:00', 1)")
+
+    world.start()
+
+    assert (world.table("a").state, world.keys("a"), world.in_cut()) == ("in step", {1, 2, 3, 4}, {"a"})
 
 
 @pytest.mark.soak

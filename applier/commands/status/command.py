@@ -134,7 +134,10 @@ def _head(name: TableName, table: LakeTable | None, last: Checkpoint, config: Co
     cut = last.cut.heads.get(table.identifier)
     stamp = own_stamp(table.properties, config.changefeed.name)
     has_cut = cut is None or cut in table.snapshots
-    return TableHead(table.figures, stamp, has_cut, rollback(name, table, cut, stamp, config))
+    # Others have expired the cut of one that is ahead: a backup of before it would have an older stamp.
+    is_ahead = stamp is not None and stamp.resolved_ts > last.resolved_ts
+    listed = cut if has_cut or not is_ahead else None
+    return TableHead(table.figures, stamp, has_cut, rollback(name, table, listed, stamp, config))
 
 
 def _loaded(lake: Lake, name: TableName, config: Config) -> float | None:

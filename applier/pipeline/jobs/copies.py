@@ -123,20 +123,22 @@ class Copies:
         stamp = self.main.feed.stamp(upto, {**kept, **marks})
         TableWriter(copy, stamp.changefeed, stamp.epoch).stamp(stamp, () if ADOPTED in before else (ADOPTED,))
 
-    def take(self, loaded: LoadRecord, table: Table) -> None:
+    def take(self, name: TableName, loaded: LoadRecord, table: Table) -> None:
         """Copy what a table was loaded into; one that was fenced meanwhile takes the same files once more.
+
+        Readers know the table by `name`, as the changefeed may have come past a rename.
 
         Raises:
             TableMismatch: The table was written meanwhile, with other columns or partition fields.
         """
-        name, catalog = loaded.name, self.main.catalog
-        identifier, shown = self.targets.identifier(name), catalog.load(self.main.identifier(name))
+        own, catalog = loaded.name, self.main.catalog
+        identifier, shown = self.targets.identifier(own), catalog.load(self.main.identifier(name))
         if shown is None or shown.setting(DROPPED_AT) is not None or clone.is_built_on(table, shown):
             clone.clone(catalog, table, identifier, self.job, shown)
             return
         catalog.drop(identifier)
-        self.targets.forget(name)
-        self.expect(name, name)
+        self.targets.forget(own)
+        self.expect(name, own)
         stamp = self.targets.feed.stamp(loaded.tso, {LOADED: loaded.to_json()})
         writer = self.targets.ensure(loaded.version, stamp)
         changed = f"of table {shown} have changed while table {name} was loaded."

@@ -147,7 +147,7 @@ class Replay(JobRun):
             what = f"The columns that table {name} had are not known any more"
             raise TableMismatch(f"{what}, as control table table_versions was lost.", BY_HAND)
         if position.is_loaded:
-            state.loaded[own] = self._take_loaded(position)
+            state.loaded[own] = self._take_loaded(name, position)
         else:
             self.copies.make(name, position)
             if name in main.loaded:
@@ -160,7 +160,7 @@ class Replay(JobRun):
         state.completeness[own] = replace(known.resumed, origin=position)
         state.ddl.applied |= set(position.ddl)
 
-    def _take_loaded(self, position: FeedPosition) -> int:
+    def _take_loaded(self, name: TableName, position: FeedPosition) -> int:
         """Copy what an export was loaded into; the TSO of the export.
 
         Raises:
@@ -171,7 +171,7 @@ class Replay(JobRun):
             # Rows between the TSO of one export and that of another would be lost.
             what = f"What was loaded of table {position.name} as of TSO {position.version} is gone."
             raise TableMismatch(what, BY_HAND)
-        self.copies.take(*found)
+        self.copies.take(name, *found)
         return found[0].tso
 
     def _give_up_doubled(self) -> None:

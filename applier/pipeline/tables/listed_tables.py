@@ -53,6 +53,17 @@ class ListedTables:
         if identifier in self._heads:
             self._heads[identifier] = head
 
+    def pass_by(self, writer: TableWriter) -> None:
+        """Let a table that is ahead of the checkpoint hold its head where others have expired the listed snapshot.
+
+        Its stamp is younger than that snapshot, so it does not come from a backup of before. A snapshot that is kept
+        stays what the table must hold, which may have been set back since.
+        """
+        listed = self._heads.get(writer.table.identifier)
+        is_gone = listed is not None and not writer.table.has_snapshot(listed)
+        if is_gone and writer.head is not None and writer.rolled_back is None:
+            self.follow(writer.table.identifier, writer.head)
+
     def forget(self, identifier: tuple[str, ...]) -> None:
         """Forget a table that was dropped or made anew."""
         self._heads.pop(identifier, None)

@@ -119,8 +119,8 @@ class TargetTables:
                 writer.table.meet(writer.head)
             if is_ahead:
                 ahead[name] = writer.known.resolved_ts
+                self.listed.pass_by(writer)
                 self.snapshots.pop(writer.table.identifier, None)
-                # It may have been set back since: what the checkpoint lists stays what it must hold.
                 self.snapshots |= {} if writer.head is None else {writer.table.identifier: writer.head}
         return ahead
 

@@ -72,7 +72,8 @@ def lacks(history: Iterable[Snapshot], listed: int, history_of: Callable[[int], 
     """
     passed = []
     for snapshot in history:
-        if snapshot.id == listed:
+        if listed in (snapshot.id, snapshot.parent_id):
+            # Its parent may have expired, and counts all the same.
             return False
         passed.append(snapshot)
     older = {snapshot.id for snapshot in history_of(listed)}

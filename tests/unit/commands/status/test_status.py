@@ -417,6 +417,17 @@ def test_a_cut_whose_snapshot_others_have_expired_is_told(lake: Lake) -> None:
     assert told(found.notes)[0].startswith("The snapshots of the cut have expired in shop.orders")
 
 
+def test_a_cut_that_others_have_expired_behind_a_step_without_a_checkpoint_is_no_rollback(lake: Lake) -> None:
+    """All that is kept is a commit of applier, as in a backup of before the cut."""
+    made = [lake.orders(1), lake.commit(TS), lake.commit(TS + 1), lake.commit(TS + 2)]
+    lake.checkpoint(made[1])
+    lake.expire(*made[:-1])
+
+    found = lake.status()
+
+    assert ([table.state for table in found.tables], found.exit_code) == (["ahead"], 0)
+
+
 @pytest.mark.parametrize("is_cut", [False, True])
 def test_a_table_that_was_restored_from_a_backup_makes_the_changefeed_stale(lake: Lake, is_cut: bool) -> None:
     """Its metadata does not know the snapshot of the cut: from before it, whether older ones have expired or not."""

@@ -10,6 +10,7 @@ import pytest
 from applier.errors import OutsideRefused, TableMismatch, TransientError
 from applier.sink.commit import committer as module
 from applier.sink.commit.committer import Committer
+from applier.sink.commit.foreign_commits import lacks
 from applier.sink.commit.stamp import CHANGEFEED, EPOCH, RESOLVED_TS, Stamp
 from applier.sink.iceberg import commit as prepared
 from applier.sink.iceberg.commit import Change, CommitFailure
@@ -99,6 +100,16 @@ def test_a_table_that_was_rolled_back_is_refused_at_every_look_until_it_is_set_t
     committer.look()
 
     assert (committer.head, committer.rolled_back) == (2, None)
+
+
+def test_a_commit_on_a_listed_snapshot_that_others_have_expired_is_no_older_one() -> None:
+    """A backup of before the snapshot has no commit that was made on it."""
+
+    def expired(_: int) -> tuple[Snapshot, ...]:
+        return ()
+
+    assert not lacks([Snapshot(2, "append", OURS, 1)], 1, expired)
+    assert lacks([Snapshot(2, "append", OURS, 3)], 1, expired)
 
 
 def test_a_commit_that_comes_late_counts_where_the_next_attempt_cannot_be_planned(
