@@ -35,8 +35,11 @@ def columns_at(table: Table, schemas: Sequence[TableSchema], wanted: pa.Schema) 
 
     Raises:
         ColumnMissing: It has not all of them.
-        TableMismatch: A column has a type that cannot hold the upstream's.
+        TableMismatch: A column has a type that cannot hold the upstream's, or no column is wanted: rows without cells
+            are not even counted.
     """
+    if not wanted.names:
+        raise TableMismatch(f"No column of table {table} can be compared.", "Compare it with TiDB: set upstream.url.")
     exact = next((schema for schema in schemas if _is_exact(schema, wanted)), None)
     found = exact or next((schema for schema in schemas if _fits(table, schema, wanted)), None)
     if found is None:

@@ -99,3 +99,11 @@ def test_two_tables_have_the_same_types() -> None:
 def test_a_table_is_known_by_its_dots(given: str, is_one: bool) -> None:
     """Addresses have slashes, and a folder that is there is one."""
     assert is_table(given) is is_one
+
+
+def test_a_table_of_which_no_column_is_compared_is_not_equal() -> None:
+    """Such as one of FLOAT alone beside an export: neither its rows nor their number would be seen."""
+    held: Any = Held(schema(a=pa.float32()), schema(a=pa.float32()))
+
+    with pytest.raises(TableMismatch, match="No column of table shop.orders can be compared."):
+        columns_at(held, [held.schema], pa.schema([]))
