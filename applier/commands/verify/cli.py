@@ -50,7 +50,7 @@ def verify(
     if repair:
         refuse_unrepairable(given, against)
 
-    def told(verdict: TableVerdict) -> None:
+    def show(verdict: TableVerdict) -> None:
         if not as_json:
             for line in lines(verdict, values=show_values):
                 say(line)
@@ -58,7 +58,7 @@ def verify(
     def aside(line: str) -> None:
         print(escaped(line), file=sys.stderr if as_json else sys.stdout, flush=True)
 
-    report = compare(given, against, rules, told, now_ms=time.time_ns() // 1_000_000)
+    report = compare(given, against, rules, show, now_ms=time.time_ns() // 1_000_000)
     if as_json:
         print(report.to_json(), flush=True)
     else:

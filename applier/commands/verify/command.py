@@ -35,11 +35,11 @@ from applier.wording import of_this_changefeed
 _THREADS = 4
 """Tables that are compared at the same time: rows of each that differ may be in memory."""
 
-Told = Callable[[TableVerdict], None]
+Show = Callable[[TableVerdict], None]
 """Takes what is found of a table, as soon as it is."""
 
 
-def verify(config: Config, against: str, rules: Sequence[str], told: Told, *, now_ms: int) -> VerifyReport:
+def verify(config: Config, against: str, rules: Sequence[str], show: Show, *, now_ms: int) -> VerifyReport:
     """Compare the tables that rules mean with their upstream, which `against` names; "" is that of the configuration.
 
     Raises:
@@ -63,10 +63,10 @@ def verify(config: Config, against: str, rules: Sequence[str], told: Told, *, no
         pool, verdicts = ThreadPoolExecutor(_THREADS), list[TableVerdict]()
         try:
             for verdict in pool.map(lambda name: checks.verdict(name, shown.get(str(name))), names):
-                told(verdict)
+                show(verdict)
                 verdicts.append(verdict)
         finally:
-            # Whoever stops the command need not wait for jobs under way, which end with Spark.
+            # A user who stops the command does not wait for jobs under way, which end with Spark.
             pool.shutdown(wait=False, cancel_futures=True)
     resolved = f"{wall_clock(report.resolved_ts):%F %T} UTC"
     return VerifyReport(config.changefeed.name, other.title, report.resolved_ts, resolved, verdicts)
