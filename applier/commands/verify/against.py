@@ -22,6 +22,7 @@ from applier.decode.dump.export import Export
 from applier.decode.dump.file_columns import missing
 from applier.decode.dump.part_reader import PartReader
 from applier.decode.tidb.session import KEEP, MomentAhead, MomentGone
+from applier.decode.tidb.table_ranges import Bound
 from applier.decode.tidb.tidb_export import TidbExport
 from applier.errors import ConfigError, TableMismatch
 from applier.pipeline.load.loading import reader_of
@@ -49,12 +50,21 @@ class OtherSide(NamedTuple):
         schema: The columns of the table that are compared, in the same order.
         key: Names of those that identify a row; () for none.
         left_out: Names of columns that are not compared.
+        text: SHOW CREATE TABLE of TiDB; "" for others.
+        bounds: Where TiDB's table is cut; () for others.
     """
 
     side: Side
     schema: TableSchema
     key: tuple[str, ...]
     left_out: tuple[str, ...] = ()
+    text: str = ""
+    bounds: Sequence[Bound] = ()
+
+    @property
+    def names(self) -> list[str]:
+        """Those of the columns."""
+        return [field.name for field in self.schema.fields]
 
 
 class Other(Protocol):
@@ -97,7 +107,10 @@ class Upstream:
         schema = columns_at(table, schemas, wanted)
         side = upstream_side(reader, self.export.files.get(name, ()), str(table), schema)
         key = version.key if set(version.key) <= set(wanted.names) else ()
-        return OtherSide(side, schema, key, left_out)
+        found = OtherSide(side, schema, key, left_out)
+        if isinstance(self.export, TidbExport):
+            return found._replace(text=self.export.texts[name], bounds=self.export.bounds[name])
+        return found
 
     def _columns(self, version: TableVersion, rules: TypeRules) -> tuple[Reader, list[Column], tuple[str, ...]]:
         """What reads a table, its columns that are compared, and names of those that are not.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 import time
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -21,7 +22,7 @@ app = typer.Typer()
 @app.command(
     epilog=examples("verify -c applier.toml", "verify -c applier.toml --tables 'shop.*' --against /exports/shop")
 )
-def verify(
+def verify(  # noqa: PLR0913 - each is an option
     config: ConfigFile,
     *,
     tables: Tables = "",
@@ -34,6 +35,13 @@ def verify(
     show_values: Annotated[
         bool, typer.Option("--show-values", help="Also print the cells that differ, which are rows.")
     ] = False,
+    memory: Annotated[
+        Path | None,
+        typer.Option(
+            help="Folder that keeps checksums of TiDB: a later run with it reads what changed since. Default: none.",
+            show_default=False,
+        ),
+    ] = None,
     repair: Annotated[bool, typer.Option("--repair", help="Load each table that differs once more from TiDB.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of lines.")] = False,
     log_level: LogLevel = "warning",
@@ -58,7 +66,7 @@ def verify(
     def aside(line: str) -> None:
         print(escaped(line), file=sys.stderr if as_json else sys.stdout, flush=True)
 
-    report = compare(given, against, rules, show, now_ms=time.time_ns() // 1_000_000)
+    report = compare(given, against, rules, show, now_ms=time.time_ns() // 1_000_000, memory=memory)
     if as_json:
         print(report.to_json(), flush=True)
     else:

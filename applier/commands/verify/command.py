@@ -1,6 +1,7 @@
 """Command `verify`: whether tables hold what their upstream holds, cell by cell, at the resolved ts of the cut.
 
-It reads a checkpoint once and keeps to the snapshots that show it, so that `run` may go on. It writes nothing.
+It reads a checkpoint once and keeps to the snapshots that show it, so that `run` may go on. It writes nothing but a
+memory, in a folder that the user names.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ import secrets
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
+from pathlib import Path
 
 from applier.changefeed.filter import option
 from applier.changefeed.table import TableName
@@ -16,15 +18,17 @@ from applier.changefeed.ts import wall_clock
 from applier.commands.control_reader import newest_checkpoint
 from applier.commands.load.outlook import meant
 from applier.commands.status.command import status
-from applier.commands.verify.against import LATER, Other, OtherTable, find, is_table, other_table
+from applier.commands.verify.against import LATER, Other, OtherSide, OtherTable, find, is_table, other_table
 from applier.commands.verify.columns import ColumnMissing, schemas_at
+from applier.commands.verify.memory import Memory, refuse_unremembered, without_counters
 from applier.commands.verify.report import TableVerdict, VerifyReport
-from applier.commands.verify.sides import snapshot_side
-from applier.commands.verify.spark import compare
+from applier.commands.verify.sides import Side, snapshot_side
+from applier.commands.verify.spark import Totals, compare, totals
 from applier.config.settings import Config
 from applier.decode.tidb.session import MomentGone
 from applier.errors import EXPORT, ConfigError, TerminalError, TransientError
 from applier.runtime.jvm.spark_session import running
+from applier.runtime.versions import versions
 from applier.sink.commit.stamp import RESOLVED_TS
 from applier.sink.format.types import TableSchema
 from applier.sink.iceberg.catalog import Catalog
@@ -39,17 +43,23 @@ Show = Callable[[TableVerdict], None]
 """Takes what is found of a table, as soon as it is."""
 
 
-def verify(config: Config, against: str, rules: Sequence[str], show: Show, *, now_ms: int) -> VerifyReport:
+def verify(
+    config: Config, against: str, rules: Sequence[str], show: Show, *, now_ms: int, memory: Path | None = None
+) -> VerifyReport:
     """Compare the tables that rules mean with their upstream, which `against` names; "" is that of the configuration.
 
+    With the folder of a memory, what an earlier run read of TiDB and has not changed since is not read again.
+
     Raises:
-        ConfigError: There is no resolved ts, no upstream, or no such table.
+        ConfigError: There is no resolved ts, no upstream, or no such table; or no memory is kept of what is compared.
         MomentGone, OutsideRefused, TransientError: As `against.find`; of the catalog as well.
     """
     report, last = status(config, now_ms=now_ms), newest_checkpoint(config)
     if report.resolved_ts is None or last is None:
         what = f"Changefeed {config.changefeed.name} has no resolved ts at which its tables could be verified"
         raise ConfigError([f"{what}: it has applied nothing yet, or its feed carries no watermark."])
+    if memory is not None:
+        refuse_unremembered(config, against, memory)
     found = None if is_table(against) else find(config, against, rules, report.resolved_ts)
     admits, shown = meant(config, rules), {table.table: table for table in report.tables if table.state != "dropped"}
     known = {name for name in last.tables if admits(name) and str(name) in shown}
@@ -59,7 +69,7 @@ def verify(config: Config, against: str, rules: Sequence[str], show: Show, *, no
     with running(config, config.catalog.properties) as session:
         catalog = Catalog(session, config.catalog.name)
         other = found or other_table(catalog, against, names)
-        checks = _Checks(config, catalog, other, secrets.randbits(64))
+        checks = _Checks(config, catalog, other, secrets.randbits(64), memory)
         pool, verdicts = ThreadPoolExecutor(_THREADS), list[TableVerdict]()
         try:
             for verdict in pool.map(lambda name: checks.verdict(name, shown.get(str(name))), names):
@@ -74,12 +84,13 @@ def verify(config: Config, against: str, rules: Sequence[str], show: Show, *, no
 
 @dataclass(frozen=True, slots=True)
 class _Checks:
-    """Compares tables with an upstream; the seed is that of the hashes of rows."""
+    """Compares tables with an upstream; the seed is that of hashes of rows, but for those of a memory."""
 
     config: Config
     catalog: Catalog
     other: Other
     seed: int
+    memory: Path | None = None
 
     def verdict(self, name: TableName, progress: TableProgress | None) -> TableVerdict:
         """What is found of a table; `progress` is what `status` shows of it."""
@@ -119,18 +130,32 @@ class _Checks:
         self, name: TableName, table: Table, schemas: Sequence[TableSchema], unknown: TableVerdict
     ) -> TableVerdict:
         try:
-            other, schema, key, left_out = self.other.prepared(name, table, schemas, self.config.type_rules)
+            other = self.other.prepared(name, table, schemas, self.config.type_rules)
         except ColumnMissing as error:
             return self._explained(replace(unknown, state="different"), error.what, error.hint)
-        own = snapshot_side(table, unknown.snapshot_id, schema.fields)
-        names = [field.name for field in schema.fields]
-        found = compare(self.catalog.java.session, str(table), (other, own), key, names, self.seed)
-        read = replace(unknown, rows=found.rows, upstream_rows=found.upstream_rows, left_out=left_out)
+        own = snapshot_side(table, unknown.snapshot_id, other.schema.fields)
+        if self.memory is not None and (same := self._remembered(self.memory, table, other, own)) is not None:
+            rows = same.iceberg.rows
+            return replace(unknown, state="equal", rows=rows, upstream_rows=rows, rows_read=same.read)
+        found = compare(self.catalog.java.session, str(table), (other.side, own), other.key, other.names, self.seed)
+        read = replace(unknown, rows=found.rows, upstream_rows=found.upstream_rows, left_out=other.left_out)
         if found.found is None:
             return replace(read, state="equal")
         listed, counts = found.found
         different = replace(read, state="different", counts=counts, is_whole=found.is_whole, differences=listed)
         return self._explained(different, "", self._way_out(name))
+
+    def _remembered(self, folder: Path, table: Table, other: OtherSide, own: Side) -> Totals | None:
+        """What shows with an earlier run that both sides are equal; None if rows must be compared."""
+        meant = (versions()[0], other.schema.fields, other.key, self.config.type_rules, without_counters(other.text))
+        memory = Memory.of(folder, str(table), meant)
+        key = tuple(map(other.names.index, other.key))
+        found = totals(self.catalog.java.session, str(table), (other.side, own), other.bounds, key, memory)
+        if found is None or found.upstream != found.iceberg:
+            memory.forget()
+            return None
+        found.memory.save()
+        return found
 
     def _way_out(self, name: TableName) -> str:
         if isinstance(self.other, OtherTable):

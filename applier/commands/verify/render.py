@@ -18,6 +18,7 @@ def lines(verdict: TableVerdict, *, values: bool) -> Iterator[str]:
         shown.append(counted(verdict.rows, "row"))
     if verdict.upstream_rows != verdict.rows:
         shown.append(f"upstream {counted(verdict.upstream_rows or 0, 'row')}")
+    shown += [] if verdict.rows_read is None else [f"{counted(verdict.rows_read, 'row')} read"]
     shown += [f"snapshot {verdict.snapshot_id}"] if verdict.snapshot_id is not None else []
     shown += [", ".join(f"{count:,} {kind}" for kind, count in verdict.counts.items())] if verdict.counts else []
     yield " · ".join(shown)

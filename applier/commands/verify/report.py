@@ -31,6 +31,7 @@ class TableVerdict:
         left_out: Columns that were not compared.
         because: Why it is unknown, or different as a whole; "" for others.
         way_out: What to do about it; "" for nothing.
+        rows_read: Rows of both sides that were read, where what an earlier run read is remembered; None for all.
     """
 
     table: str
@@ -45,6 +46,7 @@ class TableVerdict:
     left_out: Sequence[str] = ()
     because: str = ""
     way_out: str = ""
+    rows_read: int | None = None
 
     def to_dict(self) -> dict[str, Any]:
         """For machines. Only keys of the rows are in it, no other values."""

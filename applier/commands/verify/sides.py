@@ -19,7 +19,7 @@ from applier.sink.iceberg.table import Table, storage_for
 from applier.sink.write.deletes import load_deleted
 from applier.sink.write.file_index import IndexedFile, read_index
 from applier.sink.write.file_writer import conform
-from applier.sink.write.parquet import ParquetSource, ranges
+from applier.sink.write.parquet import ParquetSource, Positions, ranges
 
 _MOST_PARTS = 64
 """Parts of a side, each a task: what every one of them answers is in memory at once."""
@@ -55,16 +55,29 @@ class SnapshotReader:
         """
         load_deleted(part, self.storage)
         for indexed in part:
-            with ParquetSource(self.storage, indexed.file.path, indexed.file.size) as source:
-                dead = np.asarray((indexed.deleted or ()) and indexed.deleted.to_array(), dtype=np.int64)
+            with self.opened(indexed) as source:
                 for group, (start, end) in enumerate(ranges(source.group_rows)):
-                    rows = source.read(group, self.fields)
-                    first, last = np.searchsorted(dead, [start, end])
-                    if first < last:
-                        alive = np.ones(rows.num_rows, dtype=bool)
-                        alive[dead[first:last] - start] = False
-                        rows = rows.filter(pa.array(alive))
-                    yield rows
+                    yield self.living(source, group, dead_between(indexed, start, end))
+
+    def opened(self, indexed: IndexedFile) -> ParquetSource:
+        """A file, as a context manager."""
+        return ParquetSource(self.storage, indexed.file.path, indexed.file.size)
+
+    def living(self, source: ParquetSource, group: int, dead: Positions) -> pa.Table:
+        """The rows of a row group but those at dead positions, which are counted from its first row."""
+        rows = source.read(group, self.fields)
+        if not len(dead):
+            return rows
+        alive = np.ones(rows.num_rows, dtype=bool)
+        alive[dead] = False
+        return rows.filter(pa.array(alive))
+
+
+def dead_between(indexed: IndexedFile, start: int, end: int) -> Positions:
+    """Dead rows of a file from one position on and before another, counted from the first; they have been read."""
+    dead = np.asarray((indexed.deleted or ()) and indexed.deleted.to_array(), dtype=np.int64)
+    first, last = np.searchsorted(dead, [start, end])
+    return dead[first:last] - start
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,10 +95,14 @@ class UpstreamReader:
             ValueRefused: A value cannot be read, or does not fit its column.
             MomentGone, OutsideRefused, TransientError: As the readers of a load.
         """
-        names = [field.name for field in self.schema.fields]
         for piece in part:
             for rows, _ in self.reader.read(piece):
-                yield conform(self.table, rows.select(names), self.schema)
+                yield self.conformed(rows)
+
+    def conformed(self, rows: pa.Table) -> pa.Table:
+        """Rows that the reader gave, as the Iceberg table has them. Raises ValueRefused where a value does not fit."""
+        names = [field.name for field in self.schema.fields]
+        return conform(self.table, rows.select(names), self.schema)
 
 
 def snapshot_side(table: Table, snapshot_id: int | None, fields: Sequence[Field]) -> Side:

@@ -2,21 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from functools import reduce
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
 
 from applier.commands.verify.difference import Differences, differences
 from applier.commands.verify.digest import Digest, found
+from applier.commands.verify.memory import Memory, Total
 from applier.commands.verify.row_hash import RowHash
-from applier.commands.verify.sides import Side, SideReader
+from applier.commands.verify.sides import Side, SideReader, SnapshotReader, UpstreamReader
+from applier.commands.verify.totals import GroupTask, KnownAt, PartTotals, PieceTask, TotalTask
+from applier.decode.tidb.piece_reader import Piece, PieceReader, can_be_cut
+from applier.decode.tidb.range_reader import RangeReader
+from applier.decode.tidb.table_ranges import Bound
 from applier.runtime.tasks.spark import map_in_tasks
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+_MOST_PARTS = 64
+"""Parts of TiDB's table, each a task, that are read in pieces."""
 
 _MOST_BYTES = 128 << 20
 """Bytes of rows of chunks that differ, of both sides, that are compared: they are in memory at once."""
@@ -111,3 +121,56 @@ def _fitting(differing: Any, upstream: Digest, iceberg: Digest) -> Any:
     width = (upstream.size + iceberg.size) / max(1, upstream.rows + iceberg.rows)
     fitting = int(np.searchsorted(np.cumsum(rows[order]) * width, _MOST_BYTES, side="right"))
     return np.sort(differing[order[: max(1, fitting)]])
+
+
+class Totals(NamedTuple):
+    """The totals of both sides.
+
+    Attributes:
+        upstream: Those of TiDB.
+        iceberg: Those of the Iceberg table.
+        read: Rows of both that were read.
+        memory: What is known now.
+    """
+
+    upstream: Total
+    iceberg: Total
+    read: int
+    memory: Memory
+
+
+def totals(
+    session: SparkSession,
+    name: str,
+    sides: tuple[Side, Side],
+    bounds: Sequence[Bound],
+    key: Sequence[int],
+    memory: Memory,
+) -> Totals | None:
+    """Compute the totals in one job of Spark; where nothing is known, TiDB's table is cut at these bounds first.
+
+    None for a table that is not read in pieces. Raises what the readers do, and TransientError where Spark fails.
+    """
+    upstream, own = sides[0].reader, sides[1].reader
+    if not isinstance(own, SnapshotReader) or not isinstance(upstream, UpstreamReader):
+        return None
+    ranges = upstream.reader
+    if not isinstance(ranges, RangeReader) or not can_be_cut(ranges):
+        return None
+    hashing = RowHash(tuple(key), memory.seed)
+    size = sum(piece.size for part in sides[0].parts for piece in part)
+    tasks = PieceTask(upstream, PieceReader(ranges, memory.seed, size), hashing), GroupTask(own, hashing)
+    known: Sequence[KnownAt] = memory.known() or [(Piece(*ends), None) for ends in pairwise([None, *bounds, None])]
+    step = -(-len(known) // _MOST_PARTS)
+    parts: list[tuple[int, Any]] = [(0, known[at : at + step]) for at in range(0, len(known), step)]
+    parts += [(1, [(it, memory.groups.get(it.file.path, ())) for it in part]) for part in sides[1].parts]
+    found = PartTotals()
+    for outcome in map_in_tasks(session, f"compare table {name}", TotalTask(tasks), parts):
+        found.add(outcome)
+    groups = [group.total for of_file in found.groups.values() for group in of_file]
+    now = replace(memory, pieces=found.pieces, groups=found.groups)
+    return Totals(_sum(piece.total for piece in found.pieces), _sum(groups), found.read, now)
+
+
+def _sum(parts: Iterable[Total]) -> Total:
+    return reduce(Total.plus, parts, Total())

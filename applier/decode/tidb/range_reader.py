@@ -48,9 +48,9 @@ class RangeReader:
         """Columns whose values are read: virtual generated ones have no values in any feed."""
         return tuple(column for column in self.version.columns if column.generated != "virtual")
 
-    def query(self, part: TableRange) -> str:
-        """What shows the rows of a range."""
-        cells = ", ".join(map(cell, self.columns))
+    def query(self, part: TableRange, more: Sequence[str] = ()) -> str:
+        """What shows the rows of a range, sorted; with more columns, behind their own, if names of any are given."""
+        cells = ", ".join([*map(cell, self.columns), *map(quoted, more)])
         rows = f"{place(self.version.name)} WHERE {part.condition}"
         return f"SELECT {cells} FROM {rows} ORDER BY {self.order.by}"  # noqa: S608 - names and literals are quoted
 
@@ -62,32 +62,40 @@ class RangeReader:
             MomentGone, OutsideRefused: TiDB no longer holds the moment, or refuses to show the table.
             TransientError: TiDB is not there, or was lost.
         """
+        for rows in self.texts(part):
+            yield self.typed(part, rows)
+
+    def typed(self, part: TableRange, rows: pa.Table) -> tuple[pa.Table, int]:
+        """Rows of a range, as `texts` gives them, in their types; see `read`."""
         where = f"In range {part.number} of table {self.version.name}"
         try:
-            for rows in self.texts(part):
-                yield typed(rows, self.version, self.rules, "raw", "UTC")
+            return typed(rows, self.version, self.rules, "raw", "UTC")
         except ValueRefused as refusal:
             raise ValueRefused(f"{where}: {refusal.what}", refusal.hint or _MEND) from None
         except (ValueError, pa.ArrowException) as error:
             reason = str(error).partition("\n")[0]
             raise ValueRefused(f"{where}, rows cannot be read: {reason}.", _MEND) from None
 
-    def texts(self, part: TableRange) -> Iterator[pa.Table]:
-        """The same as TiDB prints them: a `binary` column for each column."""
-        names = [column.name for column in self.columns]
-        with session(self.login, self.tso) as asked, asked.streamed(self.query(part)) as cursor:
+    def texts(self, part: TableRange, more: Sequence[str] = (), most: int = BLOCK_BYTES) -> Iterator[pa.Table]:
+        """The same as TiDB prints them, with more columns: a `binary` column for each; a block has about `most` bytes.
+
+        Raises:
+            MomentGone, OutsideRefused, TransientError: As `read`.
+        """
+        names = [*(column.name for column in self.columns), *more]
+        with session(self.login, self.tso) as asked, asked.streamed(self.query(part, more)) as cursor:
             while True:
                 with meaning(self.login):
-                    rows = _block(cursor)
+                    rows = _block(cursor, most)
                 if not rows:
                     return
                 yield table_of(names, rows)
 
 
-def _block(cursor: Any) -> list[tuple[bytes | None, ...]]:
-    """The next rows, of `BLOCK_BYTES` and a few rows at the most; none at the end."""
+def _block(cursor: Any, most: int) -> list[tuple[bytes | None, ...]]:
+    """The next rows, of so many bytes and a few rows at the most; none at the end."""
     rows, size = list[tuple[bytes | None, ...]](), 0
-    while size < BLOCK_BYTES and (few := cursor.fetchmany(_FEW_ROWS)):
+    while size < most and (few := cursor.fetchmany(_FEW_ROWS)):
         rows += few
         size += sum(_CELL_BYTES * len(row) + sum(map(len, filter(None, row))) for row in few)
     return rows

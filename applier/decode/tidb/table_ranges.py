@@ -75,11 +75,12 @@ class Order(NamedTuple):
         """All rows of a table of a size, cut at bounds that SQL has sorted."""
         ends = [None, *bounds, None]
         return tuple(
-            TableRange(number, self._between(low, high), size // (len(bounds) + 1))
+            TableRange(number, self.between(low, high), size // (len(bounds) + 1))
             for number, (low, high) in enumerate(pairwise(ends), 1)
         )
 
-    def _between(self, low: Bound | None, high: Bound | None) -> str:
+    def between(self, low: Bound | None, high: Bound | None) -> str:
+        """SQL that is true for keys below one bound, and not below the other; None is no bound."""
         names = [quoted(name) for name in self.names[: len(self.cut)]]
         above = [] if low is None else [_beyond(names, low, ">")]
         below = [] if high is None else [_beyond(names, high, "<")]

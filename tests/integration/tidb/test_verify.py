@@ -44,10 +44,12 @@ Named = tuple[str, str, str, tuple[str, ...]]
 """Table, kind, key and columns of a difference."""
 
 
-def verified(found: Replay, against: str = "", rules: Sequence[str] = ()) -> VerifyReport:
+def verified(
+    found: Replay, against: str = "", rules: Sequence[str] = (), *, memory: Path | None = None
+) -> VerifyReport:
     """What the command finds."""
-    shown = list[TableVerdict]()
-    report = verify(settings.parse(found.raw), against, rules, shown.append, now_ms=time.time_ns() // 1_000_000)
+    shown, now_ms = list[TableVerdict](), time.time_ns() // 1_000_000
+    report = verify(settings.parse(found.raw), against, rules, shown.append, now_ms=now_ms, memory=memory)
     assert shown == list(report.tables)
     return report
 
