@@ -12,7 +12,7 @@ import pyarrow as pa
 from applier.changefeed.table import Column, TableName, TableVersion
 from applier.changefeed.types import TypeRules, column_arrow_type
 from applier.commands.load.outlook import meant
-from applier.commands.verify.columns import columns_at
+from applier.commands.verify.columns import ColumnMissing, columns_at
 from applier.commands.verify.sides import Side, snapshot_side, upstream_side
 from applier.config.login import Login
 from applier.config.settings import Config
@@ -130,6 +130,8 @@ class OtherTable:
     def prepared(self, name: TableName, table: Table, schemas: Sequence[TableSchema], rules: TypeRules) -> OtherSide:  # noqa: ARG002 - its types are known
         """See `Other`."""
         schema = schemas[0]
+        if more := sorted(self.table.schema.names - schema.names):
+            raise ColumnMissing(f"Table {table} has no column {', '.join(more)}, which table {self.table} has.")
         theirs = columns_at(self.table, [self.table.schema], schema.arrow)
         for own, field in zip(schema.fields, theirs.fields, strict=True):
             if own.arrow != field.arrow:

@@ -92,6 +92,18 @@ def test_two_tables_have_the_same_types() -> None:
         OtherTable(other, frozenset()).prepared(TableName("shop", "orders"), own, [own.schema], TypeRules())
 
 
+def test_a_column_that_one_of_two_tables_has_is_a_difference() -> None:
+    """Whichever of them it is: a comparison of the others alone would call them equal."""
+    short: Any = Held(schema(id=INT), schema(id=INT))
+    long: Any = Held(schema(id=INT, a=INT, b=INT), schema(id=INT, a=INT, b=INT))
+    name = TableName("shop", "orders")
+
+    with pytest.raises(ColumnMissing, match=r"Table shop\.orders has no column a, b, which table shop\.orders has\."):
+        OtherTable(long, frozenset()).prepared(name, short, [short.schema], TypeRules())
+    with pytest.raises(ColumnMissing, match=r"Table shop\.orders has no column a, b, which the other side has\."):
+        OtherTable(short, frozenset()).prepared(name, long, [long.schema], TypeRules())
+
+
 @pytest.mark.parametrize(
     ("given", "is_one"),
     [("tidb", False), ("", False), ("/a.b/c", False), ("s3://a.b", False), ("a.b", True), ("docs", False)],
