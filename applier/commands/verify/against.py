@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from itertools import permutations
 from pathlib import Path
 from typing import NamedTuple, Protocol
 
@@ -130,8 +131,11 @@ class OtherTable:
     def prepared(self, name: TableName, table: Table, schemas: Sequence[TableSchema], rules: TypeRules) -> OtherSide:  # noqa: ARG002 - its types are known
         """See `Other`."""
         schema = schemas[0]
-        if more := sorted(self.table.schema.names - schema.names):
-            raise ColumnMissing(f"Table {table} has no column {', '.join(more)}, which table {self.table} has.")
+        for (short, held), (long, wanted) in permutations(
+            [(table, schema.names), (self.table, self.table.schema.names)]
+        ):
+            if lacking := sorted(wanted - held):
+                raise ColumnMissing(f"Table {short} has no column {', '.join(lacking)}, which table {long} has.")
         theirs = columns_at(self.table, [self.table.schema], schema.arrow)
         for own, field in zip(schema.fields, theirs.fields, strict=True):
             if own.arrow != field.arrow:

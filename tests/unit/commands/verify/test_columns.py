@@ -25,10 +25,10 @@ class Held:
 
     def __init__(self, made: TableSchema, now: TableSchema, *former: TableSchema) -> None:
         self.made, self.schema, self.former = made, now, former
-        self.snapshot_id = 1
+        self.snapshot_id, self.name = 1, "shop.orders"
 
     def __str__(self) -> str:
-        return "shop.orders"
+        return self.name
 
     def schema_at(self, _: int) -> TableSchema:
         """That of its snapshot."""
@@ -122,10 +122,11 @@ def test_a_column_that_one_of_two_tables_has_is_a_difference() -> None:
     short: Any = Held(schema(id=INT), schema(id=INT))
     long: Any = Held(schema(id=INT, a=INT, b=INT), schema(id=INT, a=INT, b=INT))
     name = TableName("shop", "orders")
+    short.name, long.name = "copies.short", "copies.long"
 
-    with pytest.raises(ColumnMissing, match=r"Table shop\.orders has no column a, b, which table shop\.orders has\."):
+    with pytest.raises(ColumnMissing, match=r"Table copies\.short has no column a, b, which table copies\.long has\."):
         OtherTable(long, frozenset()).prepared(name, short, [short.schema], TypeRules())
-    with pytest.raises(ColumnMissing, match=r"Table shop\.orders has no column a, b, which the other side has\."):
+    with pytest.raises(ColumnMissing, match=r"Table copies\.short has no column a, b, which table copies\.long has\."):
         OtherTable(short, frozenset()).prepared(name, long, [long.schema], TypeRules())
 
 
