@@ -208,7 +208,7 @@ class Replicas:
         steps = tuple(step.describe() for step in evolution.steps)
         refusals = [evolution.refused] if evolution.refused else []
         doubts = evolution.only_empty if table.may_hold_rows else ()
-        asked = doubts if self.config.asked and evolution.lacks_values else ()
+        asked = doubts if self.config.asked and evolution.may_be_asked(after.key) else ()
         refusals += () if asked else doubts
         if refusals:
             reasons = tuple(refusal.reason for refusal in refusals)

@@ -142,6 +142,6 @@ def _refusal(
     steps = evolution.plan(before, after, group, pipeline.targets.maker.rules)
     if steps.refused is not None:
         return SchemaChangeRefused(steps.refused.reason)
-    if not steps.only_empty or (pipeline.config.asked and steps.lacks_values):
+    if not steps.only_empty or (pipeline.config.asked and steps.may_be_asked(after.key)):
         return None
     return SchemaChangeRefused(f"unless the table is empty: {steps.only_empty[0].reason}")

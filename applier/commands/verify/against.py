@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from itertools import permutations
 from pathlib import Path
 from typing import NamedTuple, Protocol
 
@@ -12,7 +13,7 @@ import pyarrow as pa
 from applier.changefeed.table import Column, TableName, TableVersion
 from applier.changefeed.types import TypeRules, column_arrow_type
 from applier.commands.load.outlook import meant
-from applier.commands.verify.columns import columns_at
+from applier.commands.verify.columns import ColumnMissing, columns_at
 from applier.commands.verify.sides import Side, snapshot_side, upstream_side
 from applier.config.login import Login
 from applier.config.settings import Config
@@ -143,6 +144,11 @@ class OtherTable:
     def prepared(self, name: TableName, table: Table, schemas: Sequence[TableSchema], rules: TypeRules) -> OtherSide:  # noqa: ARG002 - its types are known
         """See `Other`."""
         schema = schemas[0]
+        for (short, held), (long, wanted) in permutations(
+            [(table, schema.names), (self.table, self.table.schema.names)]
+        ):
+            if lacking := sorted(wanted - held):
+                raise ColumnMissing(f"Table {short} has no column {', '.join(lacking)}, which table {long} has.")
         theirs = columns_at(self.table, [self.table.schema], schema.arrow)
         for own, field in zip(schema.fields, theirs.fields, strict=True):
             if own.arrow != field.arrow:

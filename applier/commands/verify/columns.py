@@ -9,7 +9,7 @@ from dataclasses import replace
 import pyarrow as pa
 
 from applier.errors import TableMismatch
-from applier.sink.format.types import TableSchema
+from applier.sink.format.types import Field, TableSchema
 from applier.sink.iceberg.table import Table
 from applier.sink.write.file_writer import check_columns
 
@@ -35,21 +35,34 @@ def columns_at(table: Table, schemas: Sequence[TableSchema], wanted: pa.Schema) 
 
     Raises:
         ColumnMissing: It has not all of them.
-        TableMismatch: A column has a type that cannot hold the upstream's, or no column is wanted: rows without cells
-            are not even counted.
+        TableMismatch: A column has a type that cannot hold the upstream's, or it may be one of two of that name; or no
+            column is wanted: rows without cells are not even counted.
     """
     if not wanted.names:
         raise TableMismatch(f"No column of table {table} can be compared.", "Compare it with TiDB: set upstream.url.")
-    exact = next((schema for schema in schemas if _is_exact(schema, wanted)), None)
-    found = exact or next((schema for schema in schemas if _fits(table, schema, wanted)), None)
-    if found is None:
+    exact = [schema for schema in schemas if _is_exact(schema, wanted)]
+    fitting = exact or [schema for schema in schemas if _fits(table, schema, wanted)]
+    if not fitting:
         lacking = [column.name for column in wanted if column.name not in table.schema.names]
         if lacking:
             raise ColumnMissing(f"Table {table} has no column {', '.join(lacking)}, which the other side has.")
         check_columns(str(table), wanted, table.schema)
         raise TableMismatch(f"The columns that table {table} had at the resolved ts are not known any more.")
+    found = fitting[0]
     fields = [field for column in wanted if (field := found.field(column.name)) is not None]
+    _refuse_twins(table, fields, [schema for schema in fitting if schema.id >= schemas[0].id])
     return replace(found, fields=tuple(fields), arrow=pa.schema([found.arrow.field(field.name) for field in fields]))
+
+
+def _refuse_twins(table: Table, fields: Sequence[Field], since: Sequence[TableSchema]) -> None:
+    """Refuse columns that were made anew in schemas since the snapshot, by DROP and ADD: either could be meant."""
+    for field in fields:
+        if any(other is not None and other.id != field.id for schema in since for other in [schema.field(field.name)]):
+            what = (
+                f"Column {field.name} of table {table} was made anew near the resolved ts, "
+                "and the snapshot does not say which of the two counts."
+            )
+            raise TableMismatch(what, "Give the command again once `applier run -c FILE` has gone on.")
 
 
 def _is_exact(schema: TableSchema, wanted: pa.Schema) -> bool:

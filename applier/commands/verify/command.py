@@ -33,7 +33,7 @@ from applier.sink.commit.stamp import RESOLVED_TS
 from applier.sink.format.types import TableSchema
 from applier.sink.iceberg.catalog import Catalog
 from applier.sink.iceberg.table import Table
-from applier.watch.report import LACKING, TableProgress
+from applier.watch.report import LACKING, StatusReport, TableProgress
 from applier.wording import of_this_changefeed
 
 _THREADS = 4
@@ -61,7 +61,7 @@ def verify(
     if memory is not None:
         refuse_unremembered(config, against, memory)
     found = None if is_table(against) else find(config, against, rules, report.resolved_ts)
-    admits, shown = meant(config, rules), {table.table: table for table in report.tables if table.state != "dropped"}
+    admits, shown = meant(config, rules), _living(report)
     known = {name for name in last.tables if admits(name) and str(name) in shown}
     names = sorted(known | (found.names if found else set()))
     if not names:
@@ -103,6 +103,9 @@ class _Checks:
         table: Table | None = None
         try:
             table = self.catalog.load(place)
+            if table is None and snapshot_id is not None:
+                what = f"Table {unknown.iceberg} has left the catalog since its state was read."
+                return self._explained(unknown, what, "Give the command again.")
             if table is None or (snapshot_id is not None and not table.has_snapshot(snapshot_id)):
                 return self._explained(unknown, *_gone(place, snapshot_id))
             schemas = schemas_at(table, snapshot_id, is_shown=_shows(table, progress))
@@ -132,7 +135,7 @@ class _Checks:
         try:
             other = self.other.prepared(name, table, schemas, self.config.type_rules)
         except ColumnMissing as error:
-            return self._explained(replace(unknown, state="different"), error.what, error.hint)
+            return self._explained(replace(unknown, state="different"), error.what, self._way_out(name))
         own = snapshot_side(table, unknown.snapshot_id, other.schema.fields)
         if self.memory is not None and (same := self._remembered(self.memory, table, other, own)) is not None:
             rows = same.iceberg.rows
@@ -177,14 +180,20 @@ class _Checks:
             return False
 
 
+def _living(report: StatusReport) -> dict[str, TableProgress]:
+    """The tables that were there at the resolved ts, by their names; `run` may have dropped one since."""
+    resolved_ts = report.resolved_ts or 0
+    return {it.table: it for it in report.tables if it.state != "dropped" or (it.resolved_ts or 0) > resolved_ts}
+
+
 def _snapshot(progress: TableProgress) -> int | None:
     """The newest snapshot that shows the resolved ts: the head, which others may have made, until `run` has gone on."""
-    return progress.cut_snapshot_id if progress.state == "ahead" else progress.snapshot_id
+    return progress.cut_snapshot_id if progress.state in ("ahead", "dropped") else progress.snapshot_id
 
 
 def _shows(table: Table, progress: TableProgress | None) -> bool:
     """Whether a table is still as `progress` has it, at no more than the resolved ts."""
-    if progress is None or progress.state == "ahead" or table.snapshot_id != progress.snapshot_id:
+    if progress is None or progress.state in ("ahead", "dropped") or table.snapshot_id != progress.snapshot_id:
         return False
     return table.setting(RESOLVED_TS) in (None, str(progress.resolved_ts or 0))
 

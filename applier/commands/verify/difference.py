@@ -62,7 +62,7 @@ def differences(
 
 
 def _place(found: RowDifference) -> tuple[Any, ...]:
-    return found.kind, *((cell is not None, cell) for cell in found.key.values())
+    return found.kind, *((cell is not None, isinstance(cell, str), cell) for cell in found.key.values())
 
 
 def _surplus(rows: pa.Table | None, others: pa.Table | None) -> pa.Table | None:
@@ -106,10 +106,25 @@ def _rows(rows: pa.Table | None, keys: Any, names: Sequence[str], *, is_in: bool
     if rows is not None:
         at = np.flatnonzero(np.isin(_column(rows, KEY), keys, invert=not is_in))
         part = rows.take(at if is_in else at[:SHOWN])
-        plain = part.select(list(names)).to_pylist()
+        plain = zip(*(_cells(part[name]) for name in names), strict=True)
         for number, times, row in zip(_column(part, KEY), _column(part, TIMES), plain, strict=True):
-            found[int(number)].append((int(times), row))
+            found[int(number)].append((int(times), dict(zip(names, row, strict=True))))
     return found
+
+
+def _cells(column: Any) -> list[Any]:
+    """The cells of a column; as text where Python has no such value: it knows no date beyond the years 1 to 9999."""
+    try:
+        return list(column.to_pylist())
+    except (ValueError, OverflowError):
+        return [_cell(cell) for cell in column]
+
+
+def _cell(cell: Any) -> Any:
+    try:
+        return cell.as_py()
+    except (ValueError, OverflowError):
+        return str(cell.cast(pa.string()))
 
 
 def _listed(upstream: _Rows, iceberg: _Rows, key: Sequence[str], kind: Kind) -> Iterator[RowDifference]:

@@ -51,8 +51,8 @@ class RowsAsOf:
             ValueRefused: The column is not there, or of another type.
         """
         column = self._column(name)
-        # Texts that differ may be equal by their collation.
-        exact = f", HEX({quoted(column.name)})" if column.type.name in TEXTS else ""
+        # Texts that differ may be equal by their collation, and 1 and 1.0 are one value of JSON.
+        exact = f", HEX({quoted(column.name)})" if column.type.name in (*TEXTS, "json") else ""
         query = f"SELECT DISTINCT {cell(column)}{exact} FROM {place(self.version.name)} LIMIT 2"  # noqa: S608 - quoted
         with session(self.login, self.tso) as asked:
             rows = asked.rows(query)

@@ -47,6 +47,11 @@ class Evolution:
         is_open = bool(self.only_empty) or any(isinstance(step, evolve.ConvertField) for step in self.steps)
         return is_open and self.refused is None and all(doubt.column for doubt in self.only_empty)
 
+    def may_be_asked(self, key: Sequence[str]) -> bool:
+        """Whether a TiDB can show the values that are lacking: those of a converted column come by the rows' key."""
+        converted = {step.name for step in self.steps if isinstance(step, evolve.ConvertField)}
+        return self.lacks_values and (not converted or (bool(key) and converted.isdisjoint(key)))
+
     def with_values(self, shown: UpstreamRows) -> Evolution:
         """The same with the values that TiDB shows: each that is not known, and each that it rewrote.
 

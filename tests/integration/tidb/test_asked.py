@@ -149,9 +149,9 @@ def test_rows_are_found_by_their_keys(kind: str, tidb: Tidb) -> None:
 def test_rows_that_differ_are_not_taken_for_each_other(tidb: Tidb) -> None:
     """A row that TiDB does not show, another type than the statement gives, and rows that are not all alike."""
     ranged.keep_past(tidb)
-    columns = "id INT PRIMARY KEY, c TIME(3), t VARCHAR(9) COLLATE utf8mb4_general_ci"
+    columns = "id INT PRIMARY KEY, c TIME(3), t VARCHAR(9) COLLATE utf8mb4_general_ci, j JSON"
     with stored.session(tidb, database=DATABASE) as cursor:
-        _made(cursor, "differing", columns, "(1, '10:00', 'a'), (2, '10:00', 'A')")
+        _made(cursor, "differing", columns, "(1, '10:00', 'a', '1'), (2, '10:00', 'A', '1.0')")
     asked = RowsAsOf.find(ranged.login(tidb), _now(tidb), TableName(DATABASE, "differing"), RULES)
     time, two = computed.written("TIME(3)").type, pa.table({"id": pa.array([2, 1], pa.int32())})
 
@@ -165,6 +165,7 @@ def test_rows_that_differ_are_not_taken_for_each_other(tidb: Tidb) -> None:
     with pytest.raises(ValueRefused, match="it had no column d then"):
         asked.only_value("d", pa.string())
     assert asked.only_value("t", pa.string()) is None
+    assert asked.only_value("j", pa.string()) is None
     assert str(asked.only_value("c", pa.string())) == "10:00:00.000"
 
 

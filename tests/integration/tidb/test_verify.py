@@ -168,7 +168,7 @@ def test_what_another_writer_did_to_a_table_is_found(
     tidb: Tidb, spark: SparkSession, lake: dict[str, str], tmp_path: Path
 ) -> None:
     """Rows of a younger head than the one of the cut, and columns, of which no snapshot says anything."""
-    name, names = "verified_others", ("rewritten", "deleted", "dropped", "anew")
+    name, names = "verified_others", ("rewritten", "deleted", "dropped", "anew", "unkeyed")
     tidb.run(f"DROP DATABASE IF EXISTS {name}", f"CREATE DATABASE {name}", f"USE {name}")
     for table in names:
         tidb.run(
@@ -182,20 +182,36 @@ def test_what_another_writer_did_to_a_table_is_found(
     spark.sql(f"ALTER TABLE {own}.dropped DROP COLUMN a")
     spark.sql(f"ALTER TABLE {own}.anew DROP COLUMN a")
     spark.sql(f"ALTER TABLE {own}.anew ADD COLUMN a int")
+    spark.sql(f"ALTER TABLE {own}.unkeyed WRITE UNORDERED")
+    spark.sql(f"ALTER TABLE {own}.unkeyed DROP IDENTIFIER FIELDS id")
+    spark.sql(f"ALTER TABLE {own}.unkeyed DROP COLUMN id")
 
-    tables = {table.table.removeprefix(f"{name}."): table for table in verified(found).tables}
+    report = verified(found)
+    tables = {table.table.removeprefix(f"{name}."): table for table in report.tables}
 
     assert {table: tables[table].state for table in names} == {
         "rewritten": "equal",
         "deleted": "different",
         "dropped": "different",
         "anew": "different",
+        "unkeyed": "different",
     }
     assert tables["dropped"].because == f"Table verifyothers__{name}.dropped has no column a, which the other side has."
     assert [named for table in names for named in _named(tables[table])] == [
         (f"{name}.deleted", "missing", "{'id': 1}", ()),
         (f"{name}.anew", "different", "{'id': 1}", ("a",)),
     ]
+    for table in ("dropped", "unkeyed"):
+        hint = f"`applier load -c applier.toml --tables '{name}.{table}' --again` reads its rows once more"
+        assert tables[table].way_out.startswith(hint)
+
+    given, lacking = settings.parse(found.raw), [f"{name}.dropped", f"{name}.unkeyed"]
+    # The feed goes no further than this moment.
+    again = load(given, None, lacking, lambda _: None, at=report.resolved_ts, again=True)
+    assert again.refused == ()
+    follow(found, spark)
+    mended = {table.table: table for table in verified(found).tables}
+    assert [(mended[table].state, mended[table].because) for table in lacking] == [("equal", "")] * 2
 
 
 def _changes(tables: dict[TableName, Any]) -> Iterator[str]:

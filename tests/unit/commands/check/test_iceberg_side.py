@@ -218,6 +218,19 @@ def test_a_value_that_tidb_is_asked_for_is_not_refused(orders: World) -> None:
     assert answer_to(orders, ddl).outcome == "refused"
 
 
+@pytest.mark.parametrize(("indexes", "outcome"), [(PRIMARY, "rewritten"), ((), "refused")])
+def test_tidb_is_not_asked_for_rows_without_a_key(world: World, indexes: tuple[Index, ...], outcome: str) -> None:
+    """As `run` finds the rows of a changed column by their key, and parks a table that has none."""
+    world.create(ICEBERG, COLUMNS, rows=3)
+    world.remember(replace(ORDERS, indexes=indexes))
+    world.raw["upstream"] = {"url": "mysql://reader@tidb:4000"}
+
+    answer = answer_to(world, "ALTER TABLE shop.orders MODIFY COLUMN name JSON")
+
+    assert answer.outcome == outcome
+    assert any("asks the TiDB" in reason for reason in answer.reasons) is (outcome == "rewritten")
+
+
 def test_an_empty_table_has_no_existing_values(world: World) -> None:
     """The same statement is fine on a table without rows."""
     world.create(ICEBERG, COLUMNS)

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from datetime import UTC, date, datetime
 from typing import Any
 
 import numpy as np
@@ -169,3 +170,42 @@ def test_digests_of_parts_add_up() -> None:
     assert not len(whole.differing(parts))
     assert np.count_nonzero(whole.counts) > 20
     assert RowsTask((Held(), Held()), hashing, np.array([], np.int64))((0, side(ROWS).parts[0]))[1] is None
+
+
+@pytest.mark.parametrize(
+    ("kind", "upstream", "iceberg", "shown"),
+    [
+        (pa.date32(), 19000, 3000000, (date(2022, 1, 8), "10183-09-21")),
+        (pa.date32(), 19000, -900000, (date(2022, 1, 8), "-0495-11-20")),
+        (pa.timestamp("us"), 0, 400000000000000000, (datetime(1970, 1, 1), "14645-06-30 15:06:40.000000")),
+        (
+            pa.timestamp("us", "UTC"),
+            0,
+            400000000000000000,
+            (datetime(1970, 1, 1, tzinfo=UTC), "14645-06-30 15:06:40.000000Z"),
+        ),
+    ],
+    ids=str,
+)
+def test_a_date_beyond_those_of_python_is_shown_as_text(
+    kind: pa.DataType, upstream: int, iceberg: int, shown: tuple[Any, ...]
+) -> None:
+    """No TiDB has one, but another writer may: as a cell, as a key, and beside keys that are dates."""
+    schema = pa.schema({"id": pa.int64(), "d": kind})
+    number = pa.int32() if kind.bit_width == 32 else pa.int64()
+
+    def held(*rows: tuple[int, int]) -> Side:
+        ids, days = zip(*rows, strict=True)
+        return Side(Held(), [[pa.table([pa.array(ids, pa.int64()), pa.array(days, number).cast(kind)], schema=schema)]])
+
+    session: Any = None
+    sides = held((1, upstream), (2, 0)), held((1, iceberg), (2, 0))
+    by_id = compare(session, "t", sides, ("id",), schema.names, 5).found
+    by_date = compare(session, "t", sides, ("d",), schema.names, 5).found
+
+    assert by_id is not None
+    assert by_date is not None
+    (cell,) = by_id.listed
+    assert (cell.kind, cell.key, cell.columns) == ("different", {"id": 1}, ("d",))
+    assert (cell.upstream, cell.iceberg) == ({"id": 1, "d": shown[0]}, {"id": 1, "d": shown[1]})
+    assert {(row.kind, row.key["d"]) for row in by_date.listed} >= {("extra", shown[1])}

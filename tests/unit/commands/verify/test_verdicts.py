@@ -11,6 +11,7 @@ import pytest
 
 from applier.changefeed.table import TableName
 from applier.commands.verify import against, command
+from applier.commands.verify.columns import ColumnMissing
 from applier.commands.verify.difference import RowDifference
 from applier.commands.verify.render import lines, summary
 from applier.commands.verify.repair import refuse_unrepairable
@@ -178,6 +179,7 @@ class Found:
             "Let TiDB keep more, with SET",
         ),
         ((), None, "Table shop.orders is not in the catalog yet.", "`applier run -c"),
+        ((), ValueError(), "Table shop.orders has left the catalog since its state was read.", "Give the command"),
     ],
     ids=str,
 )
@@ -194,7 +196,7 @@ def test_a_table_that_cannot_be_read_is_unknown(
         title = "TiDB db:4000"
 
     held: Any = Held()
-    catalog: Any = SimpleNamespace(load=lambda _: None if error is None else Found(*answers))
+    catalog: Any = SimpleNamespace(load=lambda _: Found(*answers) if answers else None)
     monkeypatch.setattr(command._Checks, "_compared", compared)
     upstream = against.Upstream(held, held, frozenset([ORDERS]))
     head = None if error is None else 1
@@ -214,6 +216,7 @@ def test_a_table_that_cannot_be_read_is_unknown(
         ("expired", 2, 5, (2, True)),
         ("empty", 2, 5, (2, True)),
         ("ahead", 2, 5, (1, False)),
+        ("dropped", 2, 5, (1, False)),
         ("in step", 2, 6, (2, False)),
         ("in step", 3, 5, (2, False)),
     ],
@@ -226,6 +229,57 @@ def test_the_head_is_compared_until_it_shows_more(
     progress = TableProgress("shop.orders", "shop.orders", state, resolved_ts=5, snapshot_id=2, cut_snapshot_id=1)
 
     assert (command._snapshot(progress), command._shows(table, progress)) == wanted
+
+
+@pytest.mark.parametrize(("stamp", "is_there"), [(6, True), (5, False), (None, False)])
+def test_a_table_that_run_drops_meanwhile_is_compared(
+    stamp: int | None, is_there: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In the snapshot of the cut, as it was there at the resolved ts; one that was dropped before is none of them."""
+    dropped = TableProgress(
+        "shop.orders", "shop.orders", "dropped", resolved_ts=stamp, snapshot_id=2, cut_snapshot_id=1
+    )
+    seen = replace(empty(settings.parse(BASE), 1.0, 1), resolved_ts=5, tables=(dropped,))
+    anything: Any = SimpleNamespace(title="TiDB db:4000")
+    upstream, taken = against.Upstream(anything, anything, frozenset([ORDERS])), list[int | None]()
+    catalog: Any = SimpleNamespace(load=lambda _: Found(True))
+
+    def compared(*given: Any) -> TableVerdict:
+        verdict: TableVerdict = given[-1]
+        taken.append(verdict.snapshot_id)
+        return replace(verdict, state="equal")
+
+    monkeypatch.setattr(command._Checks, "_compared", compared)
+    monkeypatch.setattr(command, "schemas_at", lambda *_, **__: [])
+    progress = command._living(seen).get("shop.orders")
+    verdict = command._Checks(settings.parse(BASE), catalog, upstream, 1).verdict(ORDERS, progress)
+
+    assert (progress is not None, verdict.state, taken) == (
+        (True, "equal", [1]) if is_there else (False, "unknown", [])
+    )
+
+
+@pytest.mark.parametrize("url", ["mysql://root@127.0.0.1:4000", ""])
+def test_a_table_that_lacks_a_column_has_a_way_out(url: str) -> None:
+    """That of every difference."""
+    config = settings.parse({**BASE, "upstream": {"url": url}} if url else BASE)
+    anything: Any = None
+
+    class Other:
+        title, names = "TiDB db:4000", frozenset([ORDERS])
+
+        def prepared(self, *_: object) -> Any:
+            raise ColumnMissing("Table shop.orders has no column a, which the other side has.")
+
+    other: Any = Other()
+    unknown = TableVerdict("shop.orders", "shop.orders", "unknown", 7)
+
+    verdict = command._Checks(config, anything, other, 1)._compared(ORDERS, anything, [], unknown)
+
+    wanted = "`applier load -c applier.toml --tables 'shop.orders' --again` reads" if url else "Export the table with `"
+    assert verdict.state == "different"
+    assert verdict.because == "Table shop.orders has no column a, which the other side has."
+    assert verdict.way_out.startswith(wanted)
 
 
 @pytest.mark.parametrize(

@@ -507,6 +507,17 @@ def test_a_default_that_tidb_does_not_show_stays_unknown() -> None:
     assert found.with_values(Shown(None)) == found
 
 
+def test_values_of_a_converted_column_are_asked_for_by_a_key() -> None:
+    """Which the statement leaves as it is; those of a new column are not."""
+    added = Column("c", T("int"), default="rand()")
+    new = plan(table(ID), table(ID, added), (), RULES)
+    changed = replace(NOTE, type=T("json"))
+    converted = plan(table(ID, NOTE), table(ID, changed), [ddl.ModifyColumn(NAME, "note", changed)], RULES)
+
+    assert [new.may_be_asked(key) for key in ((), ("id",))] == [True, True]
+    assert [converted.may_be_asked(key) for key in ((), ("id",), ("note",))] == [False, True, False]
+
+
 def test_values_are_not_all_that_is_missing() -> None:
     """Whether a column was renamed, and which rows went with a partition, no values show."""
     gone = plan(table(ID, QTY), table(ID, PRICE), (), RULES)
