@@ -188,7 +188,10 @@ applier.toml:8: source.messages_per_step: must be a whole number, without quotes
 
 A number is written without quotes, and a text with them.
 `${NAME}` in any text stands for the environment variable of that name; one that is not set is a problem.
-Where all of a value is one variable, it may hold a number as well: `messages_per_step = "${STEP}"`.
+`${file:PATH}` in any text stands for what that file holds, without the newlines at its end:
+`password = "${file:/run/secrets/registry}"`. A file that cannot be read, is not UTF-8, or is empty is a problem.
+Files are read once, when a command starts.
+Where all of a value is one variable or file, it may hold a number as well: `messages_per_step = "${STEP}"`.
 Relative paths begin in the folder of this file, from wherever a command is started.
 Only paths in arguments of a command begin in the working directory.
 A path within a longer text, such as an option of Java (`-D…`) or a `keyTab`, must be absolute.

@@ -21,6 +21,7 @@ from applier.config.own_namespaces import without_own
 from applier.config.readers import Reader, with_format
 from applier.config.reading.paths import of_file, sqlite_file
 from applier.config.reading.problems import Problems, lines_of, note_unknown, validated, with_known_keys
+from applier.config.reading.references import resolved
 from applier.config.registry import RegistrySection
 from applier.config.section import Section, nearest, refuse
 from applier.config.source import SourceSection, dotted
@@ -329,7 +330,7 @@ def load(path: str | Path) -> Config:
 
     Raises:
         ConfigError: With every problem found: unreadable file, bad TOML, unknown or missing keys, wrong values,
-            environment variables that are not set.
+            environment variables that are not set, files of `${file:PATH}` that hold no value.
     """
     try:
         text = Path(path).read_text(encoding="utf-8-sig")
@@ -378,7 +379,7 @@ def _text(value: Any) -> str:
 
 
 def _expand(value: Any, path: tuple[str, ...], problems: Problems) -> Any:
-    """Replace ${NAME} in every text by the environment variable, and lists by tuples."""
+    """Replace `${NAME}` and `${file:PATH}` in every text by what they stand for, and lists by tuples."""
     if isinstance(value, dict):
         return {key: _expand(item, (*path, key), problems) for key, item in value.items()}
     if isinstance(value, list):
@@ -386,15 +387,11 @@ def _expand(value: Any, path: tuple[str, ...], problems: Problems) -> Any:
     if not isinstance(value, str):
         return value
     key = ".".join(path)
-
-    def variable(match: re.Match[str]) -> str:
-        if match[1] not in os.environ:
-            problems.add(key, f"the environment variable {match[1]} is not set")
-        return os.environ.get(match[1], "")
-
-    expanded = re.sub(r"\$\{(\w+)\}", variable, value)
+    expanded, wrong = resolved(value, Path(problems.file).parent.resolve() if problems.file else Path())
+    for what in wrong:
+        problems.add(key, what)
     if expanded != value:
-        problems.from_environment.add(key)
+        problems.from_outside.add(key)
     return expanded
 
 

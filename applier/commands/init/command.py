@@ -14,6 +14,7 @@ from applier.commands.init.look import Findings, Sight, look
 from applier.commands.init.write import Answers, named, protocol_of, text, unmade
 from applier.config.protocols import PROTOCOLS
 from applier.config.reading.paths import with_whole_paths
+from applier.config.reading.references import REFERENCE
 from applier.config.section import nearest
 from applier.config.settings import CATALOGS, load
 from applier.errors import ApplierError, ConfigError
@@ -22,7 +23,6 @@ from applier.runtime.figures import counted
 _SECRET = re.compile(r"password|secret|token|credential|jaas\.config$|ssl\.keystore\.key$", re.IGNORECASE)
 _EXPORT = "--filetype csv --consistency snapshot --params 'time_zone=+00:00' -F 256MiB"
 """Options with which `load` needs no key of `[upstream.csv]`; see docs/initial-load.md."""
-_VARIABLE = re.compile(r"\$\{\w+\}")
 _OPTIONS = {
     "source.kafka.kafka.bootstrap.servers": "--servers",
     "source.kafka.topic_pattern": "--topic-pattern",
@@ -46,7 +46,7 @@ def options(pairs: Sequence[str], option: str) -> dict[str, str]:
         key, mark, value = pair.partition("=")
         if not mark or not key:
             raise ConfigError([f"{option} {pair!r} is not of the form KEY=VALUE."])
-        if _SECRET.search(key) and not _VARIABLE.search(value):
+        if _SECRET.search(key) and not REFERENCE.search(value):
             what = f"{option} {key} would put a secret into the file."
             raise ConfigError([f"{what} Put it into an environment variable, and write '{key}=${{NAME}}' in quotes."])
         found[key] = value
@@ -140,7 +140,7 @@ def _refuse(answers: Answers) -> None:
             problems.append(f"{option} {given} is not known, {hint}")
     for option, value in (("--registry", answers.registry), ("--uri", answers.catalog.get("uri"))):
         password = urlsplit((value or "").removeprefix("jdbc:")).password
-        if password and not _VARIABLE.fullmatch(password):
+        if password and not REFERENCE.fullmatch(password):
             problems.append(
                 f"{option} holds a password. Put it into an environment variable, and write ${{NAME}} in its place."
             )

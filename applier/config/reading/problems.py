@@ -59,12 +59,12 @@ _PATTERNS = {
 class Problems:
     """Every problem of one file, by its path as the user gave it, or "": the first of each key, which has a line.
 
-    `from_environment` are keys whose value an environment variable gave, which holds numbers as text.
+    `from_outside` are keys whose value an environment variable or a file gave, which hold numbers as text.
     """
 
     file: str = ""
     lines: dict[str, int] = field(default_factory=dict)
-    from_environment: set[str] = field(default_factory=set)
+    from_outside: set[str] = field(default_factory=set)
     _found: dict[str, str] = field(default_factory=dict, init=False)
 
     def __bool__(self) -> bool:
@@ -132,7 +132,7 @@ def _mend(values: dict[str, Any], detail: Any, problems: Problems) -> None:
     parts = [part for part in detail["loc"] if isinstance(part, str)]
     key = ".".join(parts)
     adapter = _FROM_TEXT.get(detail["type"])
-    if adapter is not None and key in problems.from_environment:
+    if adapter is not None and key in problems.from_outside:
         try:
             _put(values, parts, adapter.validate_python(detail["input"]))
         except ValidationError:
@@ -144,7 +144,7 @@ def _mend(values: dict[str, Any], detail: Any, problems: Problems) -> None:
         for inner, what in cause.problems.items():
             problems.add(f"{key}.{inner}".lstrip("."), what)
     else:
-        problems.add(key, _sentence(detail, is_quoted=key not in problems.from_environment))
+        problems.add(key, _sentence(detail, is_quoted=key not in problems.from_outside))
     if parts:
         _put(values, parts, _STAND_INS.get(key))
 

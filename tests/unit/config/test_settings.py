@@ -10,6 +10,7 @@ import pytest
 from applier.changefeed.filter import TableFilter
 from applier.changefeed.table import TableName
 from applier.config.changefeed import ChangefeedSection
+from applier.config.reading.problems import Problems
 from applier.config.settings import Config, load, parse
 from applier.errors import ConfigError
 
@@ -81,6 +82,44 @@ def test_missing_environment_variable_is_named() -> None:
     raw = minimal(catalog={"name": "lake", "type": "rest", "token": "${NO_SUCH_TOKEN}"})
 
     assert problems(raw) == ["catalog.token: the environment variable NO_SUCH_TOKEN is not set."]
+
+
+def test_secrets_come_from_files(tmp_path: Path) -> None:
+    """`${file:PATH}` stands for what the file holds, beside other text and in the place of a number."""
+    (tmp_path / "secrets").mkdir()
+    (tmp_path / "secrets/password").write_bytes("Ge heim=ü\r\n\n".encode())
+    (tmp_path / "secrets/step").write_text("7\n")
+    raw = minimal(catalog={"name": "lake", "type": "rest", "credential": "shop:${file:secrets/password}"})
+    raw["source"] |= {"messages_per_step": f"${{file:{tmp_path}/secrets/step}}"}
+
+    config = parse(raw, Problems(str(tmp_path / "applier.toml")))
+
+    assert config.catalog.properties["credential"] == "shop:Ge heim=ü"
+    assert config.source.messages_per_step == 7
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "problem"),
+    [
+        ("", None, "${file:} names no file: write ${file:/run/secrets/NAME}."),
+        ("none", None, "the file FOLDER/none cannot be read (No such file or directory): check its path, MOUNT."),
+        (".", None, "the file FOLDER cannot be read (Is a directory): check its path, MOUNT."),
+        ("a\0b", None, "the file FOLDER/a\0b cannot be read (no such path is possible): check its path, MOUNT."),
+        ("void", b"\n", "the file FOLDER/void is empty: write the value into it."),
+        ("latin", b"\xfc", "the file FOLDER/latin is not UTF-8 text."),
+    ],
+)
+def test_a_file_that_holds_no_value_is_named(tmp_path: Path, name: str, content: bytes | None, problem: str) -> None:
+    """The line, the key and the file are in the sentence, and nothing of what other files hold."""
+    if content is not None:
+        (tmp_path / name).write_bytes(content)
+    raw = minimal(catalog={"name": "lake", "type": "rest", "token": f"${{file:{name}}}"})
+
+    with pytest.raises(ConfigError) as raised:
+        parse(raw, Problems(str(tmp_path / "applier.toml"), {"catalog.token": 9}))
+
+    sentence = problem.replace("FOLDER", str(tmp_path)).replace("MOUNT", "its mount and its rights")
+    assert raised.value.problems == [f"{tmp_path}/applier.toml:9: catalog.token: {sentence}"]
 
 
 def test_kafka_keys_may_be_quoted_or_not() -> None:
