@@ -55,6 +55,9 @@ class InMemory(Runner):
         """See `Source`."""
         raise NotImplementedError
 
+    def show_offsets(self, offsets: Mapping[TopicPartition, int]) -> None:
+        """See `Source`; nothing asks."""
+
     def reading(self) -> AbstractContextManager[None]:
         """See `Source`."""
         return nullcontext()

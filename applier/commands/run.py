@@ -87,6 +87,7 @@ def run(config: Config, *, once: bool, take_over: bool, reports: Reports, accept
             with_retry(lambda: layouts.bring(pipeline.state, pipeline.targets, config.tables))
         if accept_remade:
             topics.accept(pipeline.state, with_retry(pipeline.source.topic_ids))
+        pipeline.source.show_offsets(pipeline.state.checkpoint.next_offsets)
         if once:
             run_once(Follower(pipeline), stop, reports)
         else:
@@ -131,6 +132,8 @@ def _made(pipeline: Pipeline, reports: Reports, turn: Callable[[], Step]) -> Ste
     step = with_retry(lambda: reports.attempt(pipeline, turn))
     reports.every_step(pipeline, step)
     note_over(pipeline, step)
+    if step.moved:
+        pipeline.source.show_offsets(pipeline.state.checkpoint.next_offsets)
     return step
 
 

@@ -88,6 +88,9 @@ class KafkaSection(Section):
     """Topics of the changefeed."""
     topic_pattern: str | None = None
     """Java regular expression for the topics, instead of `topics`."""
+    consumer_group: Annotated[str | None, Field(min_length=1)] = None
+    """Consumer group that shows Kafka's own tools the offsets of the checkpoint, after each step of `run`. Nothing
+    reads them back. Default: none."""
 
     @classmethod
     def unknown(cls, key: str, value: Any) -> tuple[str | None, str] | None:

@@ -32,6 +32,7 @@ from applier.consume.window_size import Limits
 from applier.errors import ConfigError, OutsideRefused, SourceLost, TerminalError, TransientError
 from applier.runtime.jvm import jars
 from applier.runtime.jvm.bare_jvm import bare_jvm
+from applier.runtime.logs import Guard
 from applier.runtime.outages import OUTAGES
 from applier.runtime.permanent_errors import KAFKA, SPARK, chain_of, refusal, told
 from applier.runtime.places import Places
@@ -80,6 +81,9 @@ class ArchiveSource(Archive):
     def topic_ids(self) -> Mapping[str, str]:
         """See `Source`; records do not show it."""
         return {}
+
+    def show_offsets(self, offsets: Mapping[TopicPartition, int]) -> None:
+        """See `Source`; files have no such tools."""
 
     def blocks(self, window: Window, limits: Limits, slots: int) -> Blocks:
         """See `Source`; one task reads each partition."""
@@ -219,6 +223,8 @@ class KafkaSource(KafkaTopics):
         self._spark = spark
         self._client = KafkaClient(jvm, self._options, section.bytes_per_step)
         self._clients.append(self._client)
+        self._shown_group = cast("KafkaSection", section.kafka).consumer_group
+        self._showing = Guard("offsets not shown to Kafka")
 
     def read(self, window: Window) -> Messages:
         """See `Source`."""
@@ -228,6 +234,12 @@ class KafkaSource(KafkaTopics):
     def chunks(self, window: Window) -> Iterator[Messages]:
         """See `Source`."""
         return self._client.chunks(window, _CHUNK_BYTES)
+
+    def show_offsets(self, offsets: Mapping[TopicPartition, int]) -> None:
+        """See `Source`: those of `source.kafka.consumer_group`."""
+        if self._shown_group is not None:
+            with self._showing.block():
+                self._admin.show_offsets(self._shown_group, offsets)
 
     def blocks(self, window: Window, limits: Limits, slots: int) -> Blocks:
         """See `Source`."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import socket
+import threading
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import ExitStack
 from functools import partial
@@ -12,9 +13,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from confluent_kafka import Consumer, ConsumerGroupTopicPartitions
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from applier.changefeed.message import TopicPartition
+from applier.commands.follower import Follower
+from applier.commands.run import Reports, run_once
 from applier.consume.kafka.admin import KafkaAdmin
 from applier.errors import SourceLost, TransientError, WatermarkStalled
 from applier.pipeline.stall import refuse_stall
@@ -256,3 +260,32 @@ def test_broker_that_is_down_is_transient(
         with pytest.raises(TransientError, match=f"{at} does not answer: Timed out") as raised, found.running(spark):
             pytest.fail("the changefeed was taken")
     assert "a TLS listener looks like a broker that is down" in raised.value.hint
+
+
+def test_a_consumer_group_shows_the_offsets_of_the_checkpoint(
+    spark: SparkSession, kafka: Broker, lake: dict[str, str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Kafka's own tools see them. Where the group is another consumer's, the run goes on, and warns once."""
+    topics = produce(kafka.bootstrap, list(recordings.records("txns", "simple-json")), topic_prefix="shown-")
+    admin = AdminClient({"bootstrap.servers": kafka.bootstrap})
+    busy = Consumer({"bootstrap.servers": kafka.bootstrap, "group.id": "busy"})
+    busy.subscribe(topics)
+    while not busy.assignment():
+        busy.poll(1)
+    for group in ("shown", "busy"):
+        found = replay("txns", "simple-json", lake, tmp_path, "simple", name=f"kafka-{group}")
+        found = from_kafka(found, kafka.bootstrap, topics)
+        found.raw["source"]["kafka"]["consumer_group"] = group
+        with found.running(spark) as pipeline:
+            run_once(Follower(pipeline), threading.Event(), Reports(lambda _: None))
+            offsets = pipeline.state.checkpoint.next_offsets
+            pipeline.source.show_offsets(offsets)
+            while not pipeline.source._admin._client.isShown():  # type: ignore[attr-defined]
+                busy.poll(0.1)
+            pipeline.source.show_offsets(offsets)
+        assert sum(offsets.values()) > 0
+        (asked,) = admin.list_consumer_group_offsets([ConsumerGroupTopicPartitions(group)]).values()
+        shown = {TopicPartition(it.topic, it.partition): it.offset for it in asked.result().topic_partitions}
+        assert shown == (offsets if group == "shown" else {})
+        assert ("offsets not shown to Kafka" in capsys.readouterr().out) == (group == "busy")
+    busy.close()

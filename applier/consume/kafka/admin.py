@@ -45,6 +45,11 @@ class KafkaAdmin:
         found = _offsets(self._asked().since(java.listed(self.jvm, topics), milliseconds))
         return {place: offset if offset >= 0 else end for place, (offset, end) in found.items()}
 
+    def show_offsets(self, group: str, offsets: Mapping[TopicPartition, int]) -> None:
+        """Make these the offsets of a consumer group, without waiting: the next call raises what this one meets."""
+        lines = "".join(f"{place.topic} {place.partition} {offset}\n" for place, offset in offsets.items())
+        self._asked().show(group, lines)
+
     def close(self) -> None:
         """End the connections."""
         client, self._client = self._client, None

@@ -1,5 +1,6 @@
 package applier;
 
+import java.util.Arrays;
 import java.util.Collection;
 import java.util.HashMap;
 import java.util.Map;
@@ -10,6 +11,8 @@ import org.apache.kafka.clients.admin.AdminClient;
 import org.apache.kafka.clients.admin.ListOffsetsResult;
 import org.apache.kafka.clients.admin.OffsetSpec;
 import org.apache.kafka.clients.admin.TopicDescription;
+import org.apache.kafka.clients.consumer.OffsetAndMetadata;
+import org.apache.kafka.common.KafkaFuture;
 import org.apache.kafka.common.TopicPartition;
 import org.apache.kafka.common.TopicPartitionInfo;
 
@@ -21,6 +24,7 @@ import org.apache.kafka.common.TopicPartitionInfo;
  */
 public class TopicAdmin {
   private final AdminClient admin;
+  private KafkaFuture shown;
 
   public TopicAdmin(Properties options) {
     admin = AdminClient.create(options);
@@ -56,6 +60,34 @@ public class TopicAdmin {
   /** Topic, partition, first offset of a time in milliseconds or later (-1: none) and end offset of each partition. */
   public String since(Collection topics, long milliseconds) throws Exception {
     return offsets(topics, OffsetSpec.forTimestamp(milliseconds));
+  }
+
+  /**
+   * Makes the offsets of a consumer group those of these lines, of topic, partition and offset; raises what the call
+   * before has met, and does nothing while the brokers have not answered that one.
+   */
+  public void show(String group, String lines) throws Exception {
+    if (!isShown()) {
+      return;
+    }
+    KafkaFuture last = shown;
+    Map offsets = new HashMap();
+    for (Object line : Arrays.asList(lines.split("\n"))) {
+      String[] words = ((String) line).split(" ");
+      if (words.length == 3) {
+        TopicPartition place = new TopicPartition(words[0], Integer.parseInt(words[1]));
+        offsets.put(place, new OffsetAndMetadata(Long.parseLong(words[2])));
+      }
+    }
+    shown = admin.alterConsumerGroupOffsets(group, offsets).all();
+    if (last != null) {
+      last.get();
+    }
+  }
+
+  /** Whether the brokers have answered the last call of `show`. */
+  public boolean isShown() {
+    return shown == null || shown.isDone();
   }
 
   public void close(long milliseconds) {
