@@ -13,6 +13,7 @@ from applier.runtime.stop_requests import STOPPING, leaving, stop_signals
 from applier.runtime.threads import Asking, ask_all
 from applier.sink.control.control import unix_ms
 from applier.sink.control.lease import may_take, process_start, this_process
+from applier.sink.control.whereabouts import ForeignLake
 
 _SECONDS = 15.0
 """How long the answers may take: what comes later, Spark asks again."""
@@ -33,6 +34,7 @@ def refuse(
 
     Raises:
         CheckpointConflict: Another applier holds the changefeed.
+        ForeignLake: The catalog is a copy of that of another lake.
         Unreachable: No address of Kafka resolves, or none accepts a connection.
         SourceLost: There is no such topic.
         OutsideRefused: Kafka refuses the log-in, or its topics.
@@ -49,7 +51,8 @@ def refuse(
 
     def is_lasting(one: Asking) -> bool:
         """Whether it would come again in a minute of Spark; anything else is met there, or has passed by then."""
-        return isinstance(one.error, TerminalError if waits else (TerminalError, Unreachable))
+        lasting = (TerminalError, ForeignLake)
+        return isinstance(one.error, lasting if waits else (*lasting, Unreachable))
 
     shown = terminal.waiting("asking Kafka and the catalog", passes=True)
     with stop_signals(config.run.stop_seconds), leaving(), STOPPING.waiting(), shown:

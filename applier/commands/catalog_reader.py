@@ -86,7 +86,7 @@ class LakeTable:
     `may_hold_rows` is false for a table that certainly holds none, nor rows that were deleted and are in its files.
     `figures` are those of its head, None for a table without one; `snapshots` are all that are kept, by id,
     `times` when each was made, and `log` the heads that it has had, oldest first, with the time of each (in Unix
-    milliseconds both).
+    milliseconds both). Its files begin with `location`, and `metadata` is the newest of metadata.
     """
 
     identifier: tuple[str, ...]
@@ -98,6 +98,8 @@ class LakeTable:
     snapshots: Mapping[int, Snapshot] = field(default_factory=dict)
     times: Mapping[int, int] = field(default_factory=dict)
     log: Sequence[tuple[int, int]] = ()
+    location: str = ""
+    metadata: str = ""
 
     def __str__(self) -> str:
         return ".".join(self.identifier)
@@ -150,6 +152,7 @@ class Lake:
     name: str
     catalog: Catalog | None
     place: str = ""
+    section: CatalogSection | None = None
 
     def __str__(self) -> str:
         missing = f", whose file {self.place} does not exist" if self.catalog is None else ""
@@ -223,7 +226,7 @@ def open_lake(section: CatalogSection) -> Iterator[Lake]:
     with reported(f"open catalog {section.name}", section.type):
         catalog = load_catalog(section.name, **properties)
     try:
-        yield Lake(section.name, catalog)
+        yield Lake(section.name, catalog, section=section)
     finally:
         catalog.close()
 
@@ -263,6 +266,8 @@ def _described(identifier: tuple[str, ...], table: Table) -> LakeTable:
         snapshots={snapshot.snapshot_id: _snapshot(snapshot) for snapshot in table.metadata.snapshots},
         times={snapshot.snapshot_id: snapshot.timestamp_ms for snapshot in table.metadata.snapshots},
         log=[(entry.timestamp_ms, entry.snapshot_id) for entry in table.metadata.snapshot_log],
+        location=table.metadata.location,
+        metadata=table.metadata_location,
     )
 
 

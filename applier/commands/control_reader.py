@@ -23,6 +23,7 @@ from applier.sink.control.tables import (
     ControlTable,
     namespace,
 )
+from applier.sink.control.whereabouts import CATALOG_FILE, refuse_foreign
 
 RECENT = 32
 """Checkpoints that are read for the newest steps: ten minutes of heartbeats, or as many steps."""
@@ -56,8 +57,14 @@ class ControlView:
         return namespace(self.changefeed), kind.name
 
     def checkpoint(self) -> Checkpoint | None:
-        """The newest checkpoint; None for a changefeed that never ran. Raises TerminalError for a damaged one."""
+        """The newest checkpoint; None for a changefeed that never ran.
+
+        Raises TerminalError for a damaged one, and ForeignLake where the catalog is a copy.
+        """
         table = self.lake.table(self.name(CHECKPOINTS))
+        if table is not None and self.lake.section is not None:
+            place = (str(table), table.location, table.metadata)
+            refuse_foreign(self.lake.section, *place, table.properties.get(CATALOG_FILE))
         newest = table.properties.get(STEP, "") if table else ""
         return rows.newest_checkpoint(self._rows(CHECKPOINTS, f"step = {newest}" if newest.isdecimal() else "true"))
 

@@ -56,8 +56,11 @@ from applier.sink.control.control import Control, unix_ms
 from applier.sink.control.lease import this_process
 from applier.sink.control.rows import newest_checkpoint
 from applier.sink.control.tables import CHECKPOINTS, CONTROL_TABLES, SCHEMA_CHANGES, namespace
+from applier.sink.control.whereabouts import CATALOG_FILE, refuse_foreign
 from applier.sink.iceberg.catalog import Catalog
 from applier.sink.iceberg.java import FileTasks
+from applier.sink.iceberg.maintenance import set_property
+from applier.sink.iceberg.table import Table
 from applier.wording import WAY_TO_THE_LAKE
 
 if TYPE_CHECKING:
@@ -173,6 +176,7 @@ def taken(
     name = config.changefeed.name
     # Nothing is held yet, so that a stop request need not wait for the lease.
     with STOPPING.waiting():
+        _refuse_foreign(config, catalog)
         is_lost = checkpoints.lost_epoch(catalog.load, name) > 0
         if is_lost:
             refuse_gaps(name, catalog.name, source.bounds())
@@ -195,6 +199,7 @@ def taken(
         if is_lost:  # Any table of the changefeed may have the highest stamp, control tables included.
             lost_epoch = max([checkpoints.lost_epoch(catalog.load, name), *(item.stamp.epoch for item in left)])
     checkpoint, why = control.take(me, config.run.lease_seconds, take_over=take_over, lost_epoch=lost_epoch)
+    _keep_catalog_file(config, control.tables[CHECKPOINTS].table)
     if is_lost:
         logger().warning("checkpoints are lost, the feed is read from its beginning", epoch=checkpoint.lease.epoch)
     elif checkpoint.is_lost and control.tables[SCHEMA_CHANGES].is_lost:
@@ -203,6 +208,20 @@ def taken(
     lost_control.keep_decided(control, checkpoint, left)
     logger().info("changefeed taken", changefeed=config.changefeed.name, epoch=checkpoint.lease.epoch, because=why)
     return control, checkpoint
+
+
+def _refuse_foreign(config: Config, catalog: Catalog) -> None:
+    """Refuse, by ForeignLake, a catalog that is a copy of that of another lake."""
+    table = catalog.load((namespace(config.changefeed.name), CHECKPOINTS.name))
+    if table is not None:
+        refuse_foreign(config.catalog, str(table), table.location, table.metadata_file, table.setting(CATALOG_FILE))
+
+
+def _keep_catalog_file(config: Config, table: Table) -> None:
+    """Let a control table say which file is its catalog; one that was moved is at another place now."""
+    file = config.catalog.sqlite_file
+    if file is not None and table.setting(CATALOG_FILE) != str(file.absolute()):
+        set_property(table, CATALOG_FILE, str(file.absolute()))
 
 
 def _assembled(config: Config, runner: Runner, catalog: Catalog, state: State) -> Pipeline:

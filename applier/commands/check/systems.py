@@ -31,6 +31,7 @@ from applier.runtime.figures import counted
 from applier.runtime.jvm import jars, java_home
 from applier.runtime.permanent_errors import DRIVER
 from applier.runtime.threads import Asking, ask_all
+from applier.sink.control.whereabouts import ForeignLake
 from applier.sink.format.storage import is_local, try_out
 from applier.wording import WAY_TO_THE_LAKE
 
@@ -182,6 +183,8 @@ def _catalog(config: Config) -> str:
         with open_lake(config.catalog) as lake:
             spaces, view = lake.namespaces(), ControlView(lake, config.changefeed.name)
             newest, lost_epoch = view.checkpoint(), view.lost_epoch()
+    except ForeignLake:
+        raise
     except ConfigError as error:
         # The library is Python's: `run` reaches the catalog by Java, and may do well without it.
         raise TransientError(str(error)) from error

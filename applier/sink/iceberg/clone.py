@@ -54,7 +54,7 @@ def clone(catalog: Catalog, table: Table, identifier: Identifier, job: str, base
     """
     catalog.drop(identifier)
     catalog.ensure_namespace(identifier[:-1])
-    metadata = str(table.handle.operations().current().metadataFileLocation())
+    metadata = table.metadata_file
     try:
         with translated(f"Cannot register {'.'.join(identifier)}"):
             handle = catalog._handle.registerTable(catalog._table(identifier), metadata)

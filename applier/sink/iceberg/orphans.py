@@ -149,7 +149,7 @@ def storage_time(table: Table) -> int:
         JavaError: Storage did not answer, or does not know the file.
     """
     with translated(f"Cannot read the age of the metadata of table {table}"):
-        path = str(table.handle.operations().current().metadataFileLocation())
+        path = table.metadata_file
         times = [int(file.createdAtMillis()) for file in table.java.items(table.handle.io().listPrefix(path))]
         if not times:
             raise JavaError(f"Cannot read the age of the metadata of table {table}", "", "storage does not list it")

@@ -98,6 +98,11 @@ class Table:
         return str(self._asked(self.handle.location))
 
     @property
+    def metadata_file(self) -> str:
+        """The newest file of its metadata."""
+        return str(self._asked(lambda: self.handle.operations().current().metadataFileLocation()))
+
+    @property
     def format_version(self) -> int:
         """1, 2 or 3."""
         return int(self._written["format"])

@@ -86,7 +86,7 @@ class Feed:
         run = RunSection(interval_seconds=1e-6, freshness_seconds=0, stall_seconds=60)
         self.state = State(mock.MagicMock(), Checkpoint(Lease(1, Holder("", "")), 4, EARLY, 0, counts={"backlog": 0}))
         config = SimpleNamespace(run=run, source=SimpleNamespace(archive=None))
-        self.pipeline = SimpleNamespace(config=config, state=self.state)
+        self.pipeline = SimpleNamespace(config=config, state=self.state, source=mock.MagicMock())
         self.steps = list(steps)
         self.asked = 0
 
@@ -264,7 +264,9 @@ class Bounded:
         state.completeness = {TableName("d", "a"): LIVE, TableName("d", "b"): incomplete(Why.UNMET)}
         targets = SimpleNamespace(feed=SimpleNamespace(order=ORDERS["resolved"]))
         finish = mock.MagicMock()
-        self.pipeline = SimpleNamespace(ends=lambda: {P0: 100}, state=state, targets=targets, finish_maintenance=finish)
+        self.pipeline = SimpleNamespace(
+            ends=lambda: {P0: 100}, state=state, targets=targets, finish_maintenance=finish, source=mock.MagicMock()
+        )
 
     def turn(self, _ends: object) -> Step:
         """The next step."""

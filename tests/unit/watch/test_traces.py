@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable, Iterator
 from types import SimpleNamespace
 from typing import Any, cast
+from unittest import mock
 
 import pytest
 import structlog
@@ -58,8 +59,9 @@ class Feed:
 
     def __init__(self, *does: Callable[[], Step]) -> None:
         self.config = _config()
+        self.source = mock.MagicMock()
         self.stopwatch = Stopwatch()
-        self.state = SimpleNamespace(checkpoint=SimpleNamespace(stopped=None))
+        self.state = SimpleNamespace(checkpoint=SimpleNamespace(stopped=None, next_offsets={}))
         self._does = [*does]
 
     def step(self) -> Step:
