@@ -26,7 +26,7 @@ from applier.wording import several
 _REASONS = 10
 """Reasons that are shown where no tables are asked for."""
 
-_LOUD = ("pending", "refused", "skipped", "to skip")
+_LOUD = ("pending", "skipped", "to skip")
 """Decisions on DDL that deserve a look."""
 
 _COMMAND = re.compile(r"""`((?:"[^"]*"|'[^']*'|`[^`]+`\.(?=\w)|[^`'"])+)`""")

@@ -574,7 +574,7 @@ def test_decisions_and_letters_are_listed_newest_first(lake: Lake) -> None:
 
     found = lake.status()
 
-    assert [(item.decision, item.reason) for item in found.schema_changes] == [("applied", ""), ("refused", "why")]
+    assert [(item.decision, item.reason) for item in found.schema_changes] == [("applied", ""), ("solved", "why")]
     assert found.schema_change_count == 2
     assert [item.offset for item in found.dead_letters] == [8, 7]
     assert found.dead_letter_count == 2
@@ -615,7 +615,7 @@ def test_a_ddl_that_stops_the_feed_comes_first_with_the_command_that_passes_it(l
     assert [item.decision for item in listed(lake.world.config)] == ["pending"]
 
     lake.checkpoint(lake.head, step=13, resolved_ts=TS + 2, lease=RELEASED)
-    assert [item.decision for item in lake.status().schema_changes] == ["refused"]
+    assert [item.decision for item in lake.status().schema_changes] == ["solved"]
     assert told(lake.status().stale) == ()
 
 
