@@ -768,7 +768,15 @@ def test_a_terminal_shows_all_of_it(lake: Lake) -> None:
 
     shown = out.getvalue()
     assert shown.startswith("fresh · the only table is true as of 2026-11-21 01:01:45 (30 s ago)\n")
-    for text in ("process 41 on host-a", "shop/1", "never", "DROP TABLE x", "bad [red]", "in step", "1 query"):
+    for text in (
+        "process 41 on host-a",
+        "shop/1",
+        "no watermark of it",
+        "DROP TABLE x",
+        "bad [red]",
+        "in step",
+        "1 query",
+    ):
         assert text in shown
 
 
