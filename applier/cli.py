@@ -463,7 +463,10 @@ def _show_version(asked: bool) -> None:  # noqa: FBT001 - typer hands it over by
         raise typer.Exit
 
 
-@app.callback(epilog=examples("init applier.toml", "check -c applier.toml", "run -c applier.toml"))
+_FIRST = ("init applier.toml --servers broker:9092 --topics shop", "check -c applier.toml", "run -c applier.toml")
+
+
+@app.callback(epilog=examples(*_FIRST))
 def _commands(
     *,
     _version: Annotated[

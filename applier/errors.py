@@ -15,9 +15,12 @@ from collections.abc import Iterable, Sequence
 from copy import copy
 from typing import Any, Self
 
-EXPORT = "tiup dumpling --params 'time_zone=+00:00' -o DIR"
-"""The command that exports tables. Without the option TIMESTAMP values are in the zone of the server, which no file of
-the export shows."""
+ANY_TABLE = "--filter 'DATABASE.TABLE'"
+"""Which tables an export has, in the place of their names."""
+
+EXPORT = f"tiup dumpling -h HOST -P PORT -u USER --params 'time_zone=+00:00' {ANY_TABLE} -o DIR"
+"""The command that exports tables, and without a filter the whole cluster. Without the zone TIMESTAMP values are in
+that of the server, which no file of the export shows."""
 
 BY_HAND = f"export the table with `{EXPORT}`, and load it with `applier load -c FILE --from DIR --tables TABLE`."
 """The hint of errors after which only a user can make a table whole."""
@@ -82,12 +85,14 @@ class TerminalError(ApplierError):
     Attributes:
         ddl: Commit ts of the DDL that is refused; 0 where it is something else.
         tables: The tables that it concerns, by the names that they have in the feed there; () where it names none.
+        mend: What a user can change so that it does not come again, as a sentence; "" where only a load helps.
     """
 
     ddl = 0
 
     def __init__(self, what: str, hint: str = "", tables: Sequence[Any] = ()) -> None:
         super().__init__(what, hint)
+        self.mend = hint.replace(RELOAD, "").replace(BY_HAND, "").strip()
         self.tables = tuple(tables)
 
 

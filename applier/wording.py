@@ -1,4 +1,4 @@
-"""The words of every state, of what became of a request, and of each way out: for the log, commands and the page.
+"""The words of every state and of what became of a request: for the log, commands and the page.
 
 Nothing else words them, and nothing decides by a text of this module.
 """
@@ -13,20 +13,7 @@ from applier.changefeed.filter import option
 from applier.changefeed.message import TopicPartition
 from applier.changefeed.table import TableName
 from applier.changefeed.ts import wall_clock
-from applier.errors import EXPORT
-
-_BY_EXPORT = {
-    Why.NO_CREATE,
-    Why.UNMET,
-    Why.NOT_FOUND,
-    Why.LATE,
-    Why.EXCHANGED,
-    Why.CAME_BACK,
-    Why.MADE_WHILE_PARKED,
-    Why.NOT_RENAMED,
-    Why.LOST,
-}
-"""What the feed lacks as often as it is read: an export has the rows."""
+from applier.errors import ANY_TABLE
 
 _NAMED = 3
 """Most names that a sentence lists."""
@@ -47,7 +34,7 @@ CLAUSES: Mapping[Why, str] = {
     Why.LETTERS_LOST: "a message that may hold a row of it was set aside, and table dead_letters was lost since",
     Why.LATE: "rows that lie before its DDL of commit ts {} came behind it, from a partition that lags",
     Why.EXCHANGED: "it exchanged rows with table {}, which is incomplete",
-    Why.CAME_BACK: "it came back from a drop, and nothing shows what it lacked before",
+    Why.CAME_BACK: "it came back from a drop, and what it lacked before is not known",
     Why.MADE_WHILE_PARKED: "it got its name while that was parked, and rows that came with the DDL may be missing",
     Why.LEFT_OUT: "left out by tables.include",
     Why.LEFT_OUT_BEFORE: "tables.include left it out until now",
@@ -96,64 +83,10 @@ def alike(tables: Iterable[tuple[TableName, Completeness]]) -> list[tuple[list[T
     return list(groups.values())
 
 
-def way_out(names: Sequence[TableName], known: Completeness, config: str) -> str:
-    """What makes tables live again of which the same is known; `config` is the path of the configuration file."""
-    found = _way_out(names, known, config)
-    if not known.is_due:
-        return f"{found}."
-    may_fail = known.why in (Why.DDL, Why.ROW, Why.TABLE)
-    again = f"; if {'they are' if len(names) > 1 else 'it is'} parked again: {found}" if may_fail else ""
-    return f"`applier run -c {config}` brings {_them(names)} back{again}."
-
-
-def _way_out(names: Sequence[TableName], known: Completeness, config: str) -> str:
-    tables, them = option(names), _them(names)
-    load = f"`applier load -c {config} --from DIR --tables {tables}`"
-    by_hand = f"export {them} with `{EXPORT}` and run {load}"
-    resume = f"run `applier resume -c {config} --tables {option([*names, *known.partners])}`"
-    anew = f"{resume} if the feed still holds {'their' if len(names) > 1 else 'its'} CREATE TABLE; or {by_hand}"
-    match known.why:
-        case Why.LOADING | Why.CATCHING_UP:
-            return f"run `applier load -c {config} --tables {tables}` again, with --from if it had one, which goes on"
-        case Why.LEFT_OUT:
-            forget = f"`applier forget -c {config} --tables {tables}`"
-            back = by_hand if known.position is None else f"`applier run -c {config}` resumes {them}"
-            return f"admit {them} in tables.include again, and {back}; or run {forget}"
-        case _ if known.is_parked and known.position is None:
-            return f"{by_hand}; or leave {them} out in tables.include"
-        case Why.LETTERS:
-            letters = f"`applier backfill -c {config} --dead-letters`"
-            return f"run {letters}, or `applier dead-letters discard -c {config} --all --why TEXT`"
-        case Why.SKIPPED:
-            adopt = f"`applier adopt -c {config} --tables {tables} --why TEXT`"
-            return f"bring the Iceberg table to what its upstream is, then run {adopt}"
-        case Why.TABLE:
-            return f"restore {them} and start `applier run -c {config}` again; or {anew}"
-        case Why.DDL | Why.ROW:
-            return f"{_mended(known, resume, config)}; or {by_hand}"
-        case _ if known.why in _BY_EXPORT:
-            return by_hand
-        case _ if known.is_parked:
-            return resume
-    return anew
-
-
-def _mended(known: Completeness, resume: str, config: str) -> str:
-    skip = f"applier ddl skip {known.reason.ddl} -c {config} --why TEXT"
-    passed = f"run `{skip}`, which passes the DDL without its effect, or " if known.reason.ddl else ""
-    mend = f"{passed}mend what the reason names"
-    # A partner may be all that is in its way.
-    again = f"{resume}; if it is parked again, {mend}, and resume again"
-    return again if known.partners else f"{mend}, then {resume}"
-
-
-def _them(names: Sequence[TableName]) -> str:
-    return "them" if len(names) > 1 else "it"
-
-
 def of_this_table(hint: str, name: TableName, config: str) -> str:
     """The hint of an error with the table and the configuration file in its commands."""
-    return of_this_changefeed(hint, config).replace("--tables TABLE", f"--tables {option([name])}")
+    hint = of_this_changefeed(hint, config).replace(ANY_TABLE, f"--filter {option([name])}")
+    return hint.replace("--tables TABLE", f"--tables {option([name])}")
 
 
 def of_this_changefeed(hint: str, config: str) -> str:
@@ -322,7 +255,7 @@ def nothing_runs(at: str, config: str) -> str:
 
 
 def lost_decisions(upto: int) -> str:
-    """What is not known where the audit of DDL up to a commit ts is lost, as one sentence."""
+    """What is not known where the decisions on DDL up to a commit ts are lost, as one sentence."""
     return (
         f"Control table schema_changes was lost: tables that tables.include left out since before commit ts {upto} are "
         "not listed before a row or a DDL of them comes."

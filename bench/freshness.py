@@ -56,7 +56,7 @@ def finish(running: Running, log: Path, stamps: Sequence[int], *, words: str = "
         stamps: Commit ts of all changes, ascending.
         words: What it has to print before it may end.
     """
-    _said(log, f'"resolved_ts": {stamps[-1]}', _LATE_SECONDS, running)
+    _said(log, f'"resolved_ts": "{stamps[-1]}"', _LATE_SECONDS, running)
     if words:
         _said(log, words, _LATE_SECONDS, running)
     return running.end(stop=True)
@@ -75,7 +75,7 @@ def seconds_to_visible(stamps: Sequence[int], steps: Sequence[Line]) -> list[flo
 def readable(stamps: Sequence[int], steps: Sequence[Line]) -> list[tuple[float, float]]:
     """When each change was committed and when it could be read, in Unix seconds; see `seconds_to_visible`."""
     done = [line.fields for line in steps if line.fields.get("resolved_ts") is not None]
-    resolved = np.array([fields["resolved_ts"] for fields in done], np.int64)
+    resolved = np.array([int(fields["resolved_ts"]) for fields in done], np.int64)
     shown = [datetime.fromisoformat(fields["timestamp"]).timestamp() for fields in done]
     places = np.searchsorted(resolved, np.array(stamps, np.int64)).tolist()
     return [

@@ -90,11 +90,13 @@ class Reason:
             (`SKIPPED`, `LATE`), the partner (`EXCHANGED`), what could not be applied (`DDL`, `ROW`, `TABLE`, `LOST`);
             with the other ones that are parked, why the last attempt to bring the table back failed.
         ddl: Commit ts of the DDL that could not be applied (`DDL`); 0 where the reason is no single one.
+        mend: What a user can change so that it can be applied (`DDL`, `ROW`), as a sentence; "" for nothing.
     """
 
     why: Why
     detail: str = ""
     ddl: Count = 0
+    mend: str = ""
 
 
 @dataclass(frozen=True, slots=True)

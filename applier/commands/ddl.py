@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from dataclasses import replace
 
@@ -16,6 +15,7 @@ from applier.pipeline.build import assembled
 from applier.pipeline.state import State
 from applier.pipeline.tables.ddl_stamp import shown
 from applier.runtime.escaping import escaped
+from applier.runtime.exact_json import dumps
 from applier.runtime.logs import logger
 from applier.sink.control.rows import SchemaDecision, last_decisions
 from applier.watch.compose import ddl_report
@@ -47,7 +47,7 @@ def listed(config: Config) -> list[DdlReport]:
 
 def to_json(found: Sequence[DdlReport]) -> str:
     """The list as JSON."""
-    return json.dumps([{key: getattr(item, key) for key in _KEYS} for item in found], indent=2)
+    return dumps([{key: getattr(item, key) for key in _KEYS} for item in found], indent=2)
 
 
 def skip(config: Config, commit_ts: int, why: str, *, take_over: bool = False) -> list[SchemaDecision]:

@@ -30,6 +30,7 @@ from applier.config.upstream import UpstreamSection
 from applier.config.watch import HttpSection, TracesSection, WebhookSection
 from applier.ddl.actions import KINDS
 from applier.errors import ConfigError
+from applier.ways_out import WaysOut
 
 _LOGIN_MISSING = (
     'missing: kafka.security.protocol asks for a log-in. For user and password: "kafka.sasl.jaas.config" = '
@@ -266,6 +267,11 @@ class Config(Section):
     def path(self) -> str:
         """Path of the file, for commands in messages."""
         return self._path
+
+    @property
+    def ways_out(self) -> WaysOut:
+        """The ways out that messages print."""
+        return WaysOut(self._path, self.upstream.url is not None)
 
     @property
     def route(self) -> Route:

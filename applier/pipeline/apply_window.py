@@ -7,7 +7,6 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import cast
 
-from applier import wording
 from applier.changefeed.completeness import Reason, Why
 from applier.changefeed.fate import Fate, Fates
 from applier.changefeed.position import FeedPosition
@@ -69,7 +68,7 @@ class MissingRows:
             found = state.completeness[name] = replace(found, reason=Reason(Why.NOT_FOUND))
         if name not in self._logged:
             self._logged.add(name)
-            way_out = wording.way_out([name], found, state.config_path) if found is not None else ""
+            way_out = state.ways.of([name], found) if found is not None else ""
             logger().warning("rows to change are not in the table", table=str(name), rows=rows, way_out=way_out)
 
 
@@ -247,11 +246,12 @@ class WindowApplier:
                 raise error
             partners = tuple(other for other in together if other != name)
             begin = None if created is None else FeedPosition(name, created - 1)
-            parking.park(self.state, self.targets, name, Reason(why, error.clause, ddl), partners, begin)
+            reason = parking.reason_of(why, error, name, self.state.ways.config, ddl)
+            parking.park(self.state, self.targets, name, reason, partners, begin)
             if isinstance(error, AmbiguousName):
                 # Read again, the message would show no more.
                 self.state.completeness[name] = replace(self.state.completeness[name], position=None)
-            parking.report(self.state, name, error.hint)
+            parking.report(self.state, name)
 
     def _apply_ddl(self, ddl: Ddl) -> None:
         """Apply a DDL, or park the tables for which it is refused; what it does to others is done."""

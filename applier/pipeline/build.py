@@ -280,7 +280,7 @@ def assemble(config: Config, runner: Runner, catalog: Catalog, state: State) -> 
     ddl_handler = DdlApplier(targets, state, config.ddl, upstream=AskedUpstream(config.asked) if config.asked else None)
     ddl_handler.is_stopped = config.changefeed.on_table_error == "stop"
     maintenance = Maintenance(config.maintenance, targets)
-    state.config_path = config.path
+    state.ways = config.ways_out
     pipeline = Pipeline(config, runner.source, scanner, targets, ddl_handler, state, maintenance)
     pipeline.restore()
     return pipeline

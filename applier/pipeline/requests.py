@@ -10,11 +10,11 @@ from typing import cast
 from applier import wording
 from applier.changefeed.checkpoint import RequestOutcome
 from applier.changefeed.completeness import Completeness, Reason, Why
-from applier.changefeed.filter import named, option
+from applier.changefeed.filter import named
 from applier.changefeed.position import FeedPosition
 from applier.changefeed.table import TableName
 from applier.ddl.actions import DropTable
-from applier.errors import EXPORT, ConfigError, TransientError
+from applier.errors import ConfigError, TransientError
 from applier.pipeline.schema_changes import moved_names
 from applier.pipeline.step import Pipeline
 from applier.pipeline.table_selection import selected
@@ -277,11 +277,11 @@ def _due(main: Pipeline, name: TableName, known: Completeness) -> Completeness:
         found = completeness.begun(state).get(name) if targets.feed.order.parts_at_ddl and is_named else None
         if found is None:
             why = damage.what if damage is not None else wording.sentence(name, known)
-            what = f"{why} The feed brings it back from its CREATE TABLE alone, which the audit of DDL does not hold."
+            what = f"{why} The feed brings it back from its CREATE TABLE alone, which schema_changes does not hold."
             if not is_named:
                 what = f"{why} The feed brings it back from its CREATE TABLE alone, behind which its RENAME is ignored."
-            load = f"applier load -c {main.config.path} --from DIR --tables {option([name])}"
-            raise ConfigError([f"{what} Export it with `{EXPORT}` and run `{load}`."])
+            load = state.ways.load([name])
+            raise ConfigError([f"{what} {load[:1].upper()}{load[1:]}."])
         position = found.position
     since = known.since if known.is_parked else state.resolved_ts
     reason = known.reason if known.is_parked else Reason(Why.REBUILT)

@@ -19,6 +19,7 @@ from applier.errors import ApplierError, TerminalError
 from applier.pipeline.ddl_progress import BY_TIME, DdlProgress
 from applier.sink.control.control import Control, DeadLetter, SchemaDecision, unix_ms
 from applier.sink.control.table_record import TableRecord
+from applier.ways_out import WaysOut
 
 _VERSIONLESS = "its columns are not known any more, as control table table_versions was lost"
 
@@ -82,7 +83,7 @@ class State:
         loaded: TSO of the export that the rows of a table come from.
         supplied: Tables as the configuration declares them; each counts until the feed first concerns its table.
         lives: The names of all tables, where the protocol does not hold them whole.
-        config_path: Path of the configuration file, for commands in messages.
+        ways: The ways out that messages print.
         found: Tables of the changefeed that the catalog shows where the checkpoints are lost.
         identity: What a table that is not parked is in the catalog, as `Tracked.identity`; "" where that is not known.
         entered: How far the checkpoint would say that partitions are read which it lacks, as the step is their first.
@@ -104,7 +105,7 @@ class State:
     loaded: dict[TableName, int] = field(default_factory=dict)
     supplied: Tables = field(default_factory=Tables)
     lives: Lives | None = None
-    config_path: str = "applier.toml"
+    ways: WaysOut = field(default_factory=WaysOut)
     identity: Callable[[TableName], str] = lambda name: ""
     entered: Mapping[TopicPartition, Reading] = field(default_factory=dict)
     unsaid: dict[TableName, Unsaid] = field(default_factory=dict)

@@ -16,6 +16,7 @@ import structlog
 
 from applier.changefeed.ts import age, wall_clock
 from applier.runtime import terminal
+from applier.runtime.exact_json import dumps
 from applier.runtime.pulse import PULSE
 
 
@@ -85,7 +86,7 @@ def _field(name: str, value: Any) -> str:
 
 def _one_line(event: Any, **options: Any) -> str:
     """JSON whose control characters are escaped, also those of Unicode that JSON would let pass."""
-    text = json.dumps(event, ensure_ascii=False, **options)
+    text = dumps(event, ensure_ascii=False, **options)
     return text if text.isprintable() else "".join(c if c.isprintable() else json.dumps(c)[1:-1] for c in text)
 
 

@@ -36,6 +36,7 @@ from applier.watch.report import (
     judged,
     spark_name,
 )
+from applier.ways_out import WaysOut
 
 _SHOWN = 10
 _GONE = "Table {} is not in the catalog, though the checkpoint lists it."
@@ -145,7 +146,7 @@ def _stale(
     behind = list(judged(report, wording.start(config.path) if is_gone and not held else ""))
     yield from [still] if still and behind else behind
     needy = [table for table in report.tables if not table.is_on_purpose]
-    yield from lacking(needy, _lacking(needy, last), config.path)
+    yield from lacking(needy, _lacking(needy, last), config.ways_out)
 
 
 def _pace(report: StatusReport, last: Checkpoint, config: Config, *, is_held: bool) -> Pace:
@@ -184,7 +185,9 @@ def _still(last: Checkpoint, config: Config, *, is_held: bool) -> Trouble | None
     return Trouble(wording.stands_still(last.resolved_ts), wording.WAY_TO_A_LIVING_FEED, is_open=True)
 
 
-def lacking(tables: Sequence[TableProgress], known: Mapping[TableName, Completeness], config: str) -> Iterator[Trouble]:
+def lacking(
+    tables: Sequence[TableProgress], known: Mapping[TableName, Completeness], ways: WaysOut
+) -> Iterator[Trouble]:
     """Why tables need a hand; those that lack rows for one reason, and have one way out, in one sentence.
 
     `known` is what is recorded of those that lack rows.
@@ -192,7 +195,7 @@ def lacking(tables: Sequence[TableProgress], known: Mapping[TableName, Completen
     for names, state in wording.alike(known.items()):
         yield Trouble(
             wording.sentence_of_all(names, state),
-            wording.way_out(names, state, config),
+            ways.of(names, state),
             str(names[0]) if len(names) == 1 else "",
         )
     others = {*map(str, known)}
@@ -265,7 +268,7 @@ def _judged(
         state=cast("TableState", known.shown),
         cut_snapshot_id=None,
         because=wording.sentence(name, known),
-        way_out=wording.way_out([name], known, config.path),
+        way_out=config.ways_out.of([name], known),
         is_wanted=is_wanted,
         since=known.since or None,
         is_on_purpose=known.why is Why.BY_HAND and not known.is_due,
@@ -321,7 +324,7 @@ def _notes(facts: Facts, tables: Sequence[TableProgress], silent: float, config:
     if names := ", ".join(table.iceberg for table in tables if table.state == "expired"):
         yield Trouble(f"The snapshots of the cut have expired in {names}: the heads show the same rows, or newer.")
     parked = [table for table in tables if table.is_on_purpose]
-    yield from lacking(parked, _lacking(parked, last), config.path)
+    yield from lacking(parked, _lacking(parked, last), config.ways_out)
     if behind := last.counts.get("maintenance_behind", 0):
         yield Trouble(wording.maintenance_behind(behind))
     if facts.letters:

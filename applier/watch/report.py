@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
@@ -10,6 +9,7 @@ from datetime import UTC, datetime
 from typing import Literal, TypeAlias
 
 from applier.changefeed.ts import wall_clock
+from applier.runtime.exact_json import dumps
 from applier.runtime.figures import counted, span
 from applier.sink.control.rows import SchemaDecision
 from applier.watch.history import Point
@@ -69,7 +69,6 @@ TONES: Mapping[str, Literal["good", "bad", "wait", "held"]] = {
     "missing": "bad",
     "rolled back": "bad",
     "pending": "bad",
-    "refused": "bad",
     "ahead": "wait",
     "catching up": "wait",
     "expired": "wait",
@@ -311,7 +310,7 @@ class StatusReport:
         reasons = [{"because": one.because, "way_out": one.way_out, "table": one.table} for one in self.stale]
         del shown["pace"]
         sentences = {"stale": [*map(str, self.stale)], "notes": [*map(str, self.notes)]}
-        return json.dumps({**shown, **sentences, "tables": tables, "reasons": reasons}, indent=2)
+        return dumps({**shown, **sentences, "tables": tables, "reasons": reasons}, indent=2)
 
 
 def judged(report: StatusReport, start: str) -> Iterator[Trouble]:

@@ -136,7 +136,7 @@ class Alerts:
             "way_out": way_out,
             "table": table,
             "reasons": [_cut(str(reason)) for reason in report.stale[:_REASONS]],
-            "ddl": ddl and {"commit_ts": ddl.commit_ts, "sql": _cut(ddl.sql, _STATEMENT)},
+            "ddl": ddl and {"commit_ts": str(ddl.commit_ts), "sql": _cut(ddl.sql, _STATEMENT)},
             "text": _harmless(f"{subject}: {short}" + (f" Way out: {way_out}" if way_out else "")),
         }
 

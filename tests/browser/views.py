@@ -23,6 +23,7 @@ from applier.watch.report import (
     iso,
     judged,
 )
+from applier.ways_out import WaysOut
 
 NOW = 1_795_608_018.0
 """2026-11-25 12:00:18 UTC."""
@@ -129,7 +130,7 @@ def report(tables: Sequence[TableProgress], lag: float = 0.7, now: float = NOW) 
             if one.cut_snapshot_id
         ),
     )
-    return replace(found, stale=(*judged(found, ""), *compose.lacking(tables, {}, "applier.toml")))
+    return replace(found, stale=(*judged(found, ""), *compose.lacking(tables, {}, WaysOut())))
 
 
 def fresh(now: float = NOW) -> View:
@@ -207,7 +208,7 @@ def stale() -> View:
         found.now,
         "shop.orders",
         "modify_column",
-        "refused",
+        "pending",
         "a bigint cannot become a varchar in place",
         "ALTER TABLE `orders` MODIFY COLUMN `id` VARCHAR(20)",
         found.now,

@@ -223,7 +223,7 @@ def _until(address: str, resolved_ts: int) -> None:
     deadline = time.monotonic() + 120
     while time.monotonic() < deadline:
         try:
-            if requests.get(address, timeout=10).json().get("resolved_ts") == resolved_ts:
+            if requests.get(address, timeout=10).json().get("resolved_ts") == str(resolved_ts):
                 return
         except (requests.ConnectionError, requests.JSONDecodeError):
             pass

@@ -11,9 +11,10 @@ import pytest
 from applier.changefeed.completeness import Reason, Why
 from applier.changefeed.table import TableName
 from applier.commands.adopt import adopt
-from applier.errors import EXPORT, ConfigError, TableIncomplete, TableMismatch, TerminalError
+from applier.errors import ConfigError, TableIncomplete, TableMismatch, TerminalError
 from applier.pipeline.state import State
 from applier.sink.iceberg.catalog import Catalog
+from applier.ways_out import WaysOut
 from tests.few import few
 from tests.spark.test_paths import export
 from tests.spark.world import KINDS, Make, World
@@ -71,9 +72,10 @@ def test_an_incomplete_table_says_so_everywhere(make: Make) -> None:
     report = world.status()
     assert report.exit_code == 1
     (found,) = report.stale
+    load = WaysOut(str(world.path)).load([TableName("shop", "a")])
     assert str(found) == (
         "Table shop.a is incomplete: the feed does not hold its CREATE TABLE, so earlier rows may be missing. Hint: "
-        f"export it with `{EXPORT}` and run `applier load -c {world.path} --from DIR --tables 'shop.a'`."
+        f"{load}."
     )
 
 

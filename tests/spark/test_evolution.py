@@ -178,7 +178,7 @@ def test_an_evolution_is_fenced(upstream: Upstream) -> None:
     TableWriter(upstream.table, "shop", 2).stamp(Stamp("shop", 2, 99))
     after = version(ID, Column("v", T("text")))
     with pytest.raises(CheckpointConflict):
-        apply_evolution(zombie, plan(upstream.now, after, [], RULES), Stamp("shop", 1, 50))
+        apply_evolution(zombie, plan(upstream.now, after, [], RULES), Stamp("shop", 1, 50), after.name)
     assert upstream.rows() == [{"id": 1, "v": 1}]
 
 

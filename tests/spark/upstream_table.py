@@ -85,7 +85,7 @@ class Upstream:
 
     def alter(self, after: TableVersion, *actions: ddl.Action) -> Evolved:
         """Evolve the table."""
-        done = apply_evolution(self.table, plan(self.now, after, actions, RULES), self.stamp())
+        done = apply_evolution(self.table, plan(self.now, after, actions, RULES), self.stamp(), self.now.name)
         self.now = after
         return done
 

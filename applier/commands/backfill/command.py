@@ -123,7 +123,7 @@ def _meant(config: Config, state: State, source: Source, request: Request) -> tu
     span = _range(config, state, source, request)
     names = selected(request.tables, _all(config, state)) if request.tables or request.builds else []
     if not request.builds:
-        refuse_parked(state, names, config.path)
+        refuse_parked(state, names)
         if state.checkpoint.partitions:
             refuse_gap(span, state.next_offsets, state.resolved_ts)
         if names:

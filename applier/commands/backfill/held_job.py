@@ -9,7 +9,6 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import ClassVar
 
-from applier import wording
 from applier.changefeed.checkpoint import UNKNOWN, Resuming, Tracked
 from applier.changefeed.completeness import LIVE, Completeness, Reason, Why
 from applier.changefeed.position import FeedPosition, Reading
@@ -205,13 +204,13 @@ def _refuse_branch(main: Pipeline, name: TableName, branch: str) -> None:
         raise RangeRefused(what, "give another name with --branch, or drop that one.")
 
 
-def refuse_parked(state: State, names: Sequence[TableName], config: str) -> None:
+def refuse_parked(state: State, names: Sequence[TableName]) -> None:
     """Refuse, by RangeRefused, tables that lack DDL: rows alone do not make up for them."""
     parked = sorted(name for name in names if name in state.parked)
     if parked:
         name = parked[0]
         what = f"Table {name} is parked: the DDL since then are missing from it, which no range of rows makes up for."
-        raise RangeRefused(what, wording.way_out(parked[:1], state.completeness[parked[0]], config))
+        raise RangeRefused(what, state.ways.of(parked[:1], state.completeness[parked[0]]))
 
 
 def refuse_short(main: Pipeline, request: Request, span: Range, names: Sequence[TableName]) -> None:
@@ -219,7 +218,7 @@ def refuse_short(main: Pipeline, request: Request, span: Range, names: Sequence[
     tables have (RangeRefused).
     """
     state = main.state
-    refuse_parked(state, names, main.config.path)
+    refuse_parked(state, names)
     ahead = sorted(name for name in names if name in state.ahead or name in state.unsettled)
     if ahead:
         what = f"Table {ahead[0]} is ahead of the checkpoint, as a step failed half way."

@@ -28,7 +28,7 @@ _STOPS = "TiCDC stops at the first row after the change until the registry takes
 
 
 def render(report: Report, console: Console) -> None:
-    """Print a report; answers to what was asked come last, where a terminal shows them."""
+    """Print a report; answers to what was asked come first, in front of what is the same each time."""
     for part in _parts(report):
         console.print(part)
         console.print()
@@ -36,6 +36,8 @@ def render(report: Report, console: Console) -> None:
 
 
 def _parts(report: Report) -> Iterable[RenderableType]:
+    for change in report.changes:
+        yield _change(change)
     yield _capabilities(report)
     if report.systems:
         yield _systems(report.systems)
@@ -48,8 +50,6 @@ def _parts(report: Report) -> Iterable[RenderableType]:
             yield _columns(table)
     if report.warnings:
         yield _listed("Warnings", report.warnings, "yellow")
-    for change in report.changes:
-        yield _change(change)
     if report.problems:
         yield _listed("Not answered", report.problems, "yellow")
 

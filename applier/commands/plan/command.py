@@ -59,9 +59,7 @@ def described(pipeline: Pipeline, found: NextStep) -> StepPlan:
         ddl=_ddl(pipeline, scan.ddl, state.declared) if moves else (),
         waits=_waits(found),
         aside=[
-            TableAside(
-                str(name), item.state, wording.sentence(name, item), wording.way_out([name], item, pipeline.config.path)
-            )
+            TableAside(str(name), item.state, wording.sentence(name, item), pipeline.config.ways_out.of([name], item))
             for name, item in sorted(state.completeness.items())
             if not item.is_live
         ],

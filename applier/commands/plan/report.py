@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 
@@ -11,6 +10,7 @@ from rich.console import Console
 from applier.changefeed.fate import Fate
 from applier.changefeed.ts import wall_clock
 from applier.runtime.escaping import Text, escaped, grid
+from applier.runtime.exact_json import dumps
 from applier.runtime.figures import counted
 
 
@@ -106,7 +106,7 @@ class StepPlan:
 
     def to_json(self) -> str:
         """The plan for machines; the keys are the attributes."""
-        return json.dumps(asdict(self))
+        return dumps(asdict(self))
 
 
 def render(plan: StepPlan, console: Console) -> None:

@@ -26,7 +26,7 @@ from applier.wording import several
 _REASONS = 10
 """Reasons that are shown where no tables are asked for."""
 
-_LOUD = ("pending", "refused", "skipped", "to skip")
+_LOUD = ("pending", "skipped", "to skip")
 """Decisions on DDL that deserve a look."""
 
 _COMMAND = re.compile(r"""`((?:"[^"]*"|'[^']*'|`[^`]+`\.(?=\w)|[^`'"])+)`""")
@@ -139,7 +139,8 @@ def _way_out(sentence: str) -> Iterator[Text]:
 def _others(report: StatusReport, choice: Choice) -> Iterator[RenderableType]:
     if report.partitions:
         last = min(report.partitions, key=lambda item: item.resolved_ts or 0)
-        where = f"{last.topic}/{last.partition}, resolved {clock(last.resolved) or 'never'}"
+        reached = f"resolved {clock(last.resolved)}" if last.resolved else "no watermark of it is read yet"
+        where = f"{last.topic}/{last.partition}, {reached}"
         yield line(f"{counted(len(report.partitions), 'partition')}, furthest behind: {where}")
         if choice.partitions:
             yield grids.partitions(report.partitions)

@@ -90,7 +90,7 @@ def _resume(name: TableName, known: Completeness, last: Checkpoint) -> str:
         return f"{name} resumes already{_progress(known, last)}."
     position = known.position
     if position is None or position.version is None:
-        begin = "read the feed from its CREATE TABLE on, if the audit holds it"
+        begin = "read the feed from its CREATE TABLE on, if control table schema_changes holds that"
         return f"Resume {name}: {begin}, and show it in one commit."
     begin = f"resolved ts {position.ts}" if position.ts else "where it was parked"
     missing = f"read what it misses since {begin} up to {last.resolved_ts or 'now'}"
@@ -260,7 +260,7 @@ def ended(last: Checkpoint, request: TableRequest, config: Config, outcome: Requ
         refused = " ".join(outcome.notes)
         raise TerminalError(" ".join([f"{done[:1].upper()}{done[1:]}", *found, f"Refused: {refused}"]))
     for name, known in left.items():
-        raise TerminalError(wording.sentence(name, known), wording.way_out([name], known, config.path))
+        raise TerminalError(wording.sentence(name, known), config.ways_out.of([name], known))
     lacking = [] if due else [wording.sentence(name, known) for name, known in states.items() if not known.is_live]
     return " ".join([done, *lacking])
 

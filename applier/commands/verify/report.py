@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import date
 from typing import Any, Literal
 
 from applier.commands.verify.difference import Kind, RowDifference
+from applier.runtime.exact_json import dumps
 
 State = Literal["equal", "different", "unknown"]
 
@@ -93,4 +93,4 @@ class VerifyReport:
         """The report for machines."""
         head = {"state": self.state, "exit_code": self.exit_code}
         plain = {name: getattr(self, name) for name in self.__slots__ if name != "tables"}
-        return json.dumps({**head, **plain, "tables": [table.to_dict() for table in self.tables]})
+        return dumps({**head, **plain, "tables": [table.to_dict() for table in self.tables]})

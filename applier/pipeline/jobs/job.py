@@ -183,7 +183,7 @@ def job(kind: Callable[[Pipeline, Pipeline, Copies, Handover], _Run], main: Pipe
     state = State(ledger, resuming.progress, versions, protocol=protocol, keeps_cut=False)
     copies.targets.records.known = lambda name: state.completeness.get(name)  # noqa: PLW0108 A restart begins with others.
     state.lives = main.state.lives and main.state.lives.again()
-    state.config_path = main.config.path
+    state.ways = main.state.ways
     source, on_error = main.config.source, "stop" if is_held else "park"
     piece = {} if is_held else {"messages_per_step": -(-source.messages_per_step // PIECE)}
     changes = {

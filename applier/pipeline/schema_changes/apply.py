@@ -168,7 +168,7 @@ class DdlApplier:
 
     def _placed(self, ddl: Ddl, refusal: Refusal) -> Refusal:
         may_pass = self.is_stopped or isinstance(refusal, DdlStopped) or _waits(ddl, self.state, self.targets)
-        return at_its_place(refusal, ddl.barrier.change, self.state.config_path, may_pass=may_pass)
+        return at_its_place(refusal, ddl.barrier.change, self.state.ways.config, may_pass=may_pass)
 
     def _pass_unread(self, ddl: Ddl) -> None:
         change = ddl.barrier.change

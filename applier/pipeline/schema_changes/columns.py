@@ -66,13 +66,13 @@ class ColumnDdl:
         evolution = plan(supplied(before, schema), wanted, group, self.targets.maker.rules, schema.names)
         stamp = self.targets.stamp(name, change.commit_ts, {DDL: mark(change)}, writer)
         try:
-            done = apply_evolution(writer.table, evolution, stamp)
+            done = apply_evolution(writer.table, evolution, stamp, name)
         except SchemaChangeRefused as refusal:
             if self.upstream is None or not evolution.lacks_values:
                 raise
             with self.upstream.in_place_of(refusal):
                 evolution = self.upstream.completed(evolution, wanted.name, change.commit_ts, self.targets.maker.rules)
-                done = apply_evolution(writer.table, evolution, stamp)
+                done = apply_evolution(writer.table, evolution, stamp, name)
         writer.reload()
         self.targets.committed(writer, done.snapshot_id)
         return "rewritten" if done.rewritten else "applied"
@@ -102,6 +102,7 @@ class ColumnDdl:
         evolution = replace(evolution, steps=tuple(step for step in evolution.steps if not step.is_done(schema)))
         if evolution.steps or evolution.refused:
             upto = writer.known.resolved_ts if writer.known else 0
-            apply_evolution(writer.table, evolution, self.targets.stamp(version.name, upto, None, writer))
+            stamp = self.targets.stamp(version.name, upto, None, writer)
+            apply_evolution(writer.table, evolution, stamp, version.name)
             writer.reload()
         self.state.track(version)

@@ -37,7 +37,7 @@ def refuse_unfinished(state: State) -> None:
     """
     if state.checkpoint.moving is not None:
         what = f"{_unfinished(state)}."
-        way_out = f"Let `applier run -c {state.config_path} --once` finish it, and give the command again."
+        way_out = f"Let `applier run -c {state.ways.config} --once` finish it, and give the command again."
         raise ConfigError([f"{what} {way_out}"])
 
 
@@ -51,7 +51,7 @@ def refuse_left_out(state: State, include: TableFilter) -> None:
         known = state.completeness.get(name)
         if known is not None and not known.is_parked and not include.admits(name):
             what = f"{_unfinished(state)}, and now tables.include leaves out {name}."
-            finish = f"let `applier run -c {state.config_path} --once` finish the step"
+            finish = f"let `applier run -c {state.ways.config} --once` finish the step"
             raise ConfigError([f"{what} Admit it, {finish}, and leave it out then."])
 
 

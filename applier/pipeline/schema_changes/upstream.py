@@ -76,4 +76,6 @@ class AskedUpstream:
 
 
 def _asked(refusal: SchemaChangeRefused, error: ApplierError) -> SchemaChangeRefused:
-    return SchemaChangeRefused(f"{refusal.what} TiDB was asked: {error.what}", _RELOAD)
+    asked = SchemaChangeRefused(f"{refusal.what} TiDB was asked: {error.what}", _RELOAD)
+    asked.mend = refusal.mend
+    return asked

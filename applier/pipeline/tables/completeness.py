@@ -17,7 +17,7 @@ from applier.ddl import actions
 from applier.ddl.late_rows import losing
 from applier.ddl.parser import parse
 from applier.ddl.spelling import Spelling
-from applier.errors import BY_HAND, SchemaChangeRefused, TableIncomplete, TableMismatch
+from applier.errors import SchemaChangeRefused, TableIncomplete, TableMismatch
 from applier.order.renames import sequence
 from applier.pipeline.scan.statements import Ddl
 from applier.pipeline.state import State
@@ -212,8 +212,7 @@ def adopt(state: State, targets: TargetTables, name: TableName, why: str) -> Non
     if writer is None or writer.head is None:
         it = ".".join(targets.identifier(name))
         unwritten = f"Table {it} holds no rows: nothing was ever written to it."
-        load = wording.of_this_table(BY_HAND, name, state.config_path).rstrip(".")
-        hint = f"{load}; that makes it live, also where the upstream table is empty."
+        hint = f"{state.ways.load([name])}; that makes it live, also where the upstream table is empty."
         raise TableMismatch(unwritten if writer else f"Table {it} is not in the catalog.", hint)
     _take_columns(state, targets, name, writer)
     _show(state, targets, name, Completeness(Reason(Why.ADOPTED, why)))
@@ -439,6 +438,6 @@ def warn(state: State, names: Iterable[TableName] | None = None) -> None:
     if names is None:
         names = sorted(name for name, found in state.completeness.items() if not found.is_live)
     for tables, known in wording.alike((name, state.completeness[name]) for name in names):
-        because, way_out = wording.clause(known.reason), wording.way_out(tables, known, state.config_path)
+        because, way_out = wording.clause(known.reason), state.ways.of(tables, known)
         shown = ",".join(map(str, tables))
         logger().warning("table is not whole", table=shown, state=known.state, because=because, way_out=way_out)

@@ -101,22 +101,27 @@ def _set_back_from(targets: TargetTables, name: TableName) -> int | None:
     return None
 
 
-def report(state: State, name: TableName, hint: str = "") -> None:
+def reason_of(why: Why, error: TerminalError, name: TableName, config: str, ddl: int = 0) -> Reason:
+    """Why a table is parked that an error concerns; `config` is the path of the configuration file."""
+    return Reason(why, error.clause, ddl, wording.of_this_table(error.mend, name, config))
+
+
+def report(state: State, name: TableName) -> None:
     """Log that a table was parked, why, and how it comes back."""
     found = state.completeness[name]
-    because, way_out = wording.clause(found.reason), wording.way_out([name], found, state.config_path)
-    hint = wording.of_this_table(hint, name, state.config_path)
-    logger().warning("table parked", table=str(name), because=because, hint=hint, way_out=way_out)
+    because, way_out = wording.clause(found.reason), state.ways.of([name], found)
+    logger().warning("table parked", table=str(name), because=because, way_out=way_out)
 
 
 def give_up(state: State, name: TableName, error: TerminalError, *, is_lost: bool = False) -> None:
     """Leave a table parked that cannot be brought back; if it is lost, the feed will never hold what it misses."""
     known = state.completeness[name]
     # A person who had it brought back no longer has it parked on purpose.
-    reason = Reason(Why.ROW if known.why is Why.BY_HAND else known.why, error.clause)
+    why = Why.ROW if known.why is Why.BY_HAND else known.why
+    reason = reason_of(why, error, name, state.ways.config, error.ddl if why is Why.DDL else 0)
     position = None if is_lost else known.position
     state.completeness[name] = replace(known, is_due=False, reason=reason, position=position)
-    report(state, name, error.hint)
+    report(state, name)
 
 
 def refusing(ddl: Ddl, state: State, config: Config) -> list[TableName]:

@@ -90,13 +90,16 @@ class SchemaDecision:
         return self.reason if self.job is None else ": ".join(filter(None, (f"resume {self.job}", self.reason)))
 
     def word(self, since: int) -> str:
-        """The decision for people: `pending` for a refused DDL at or above the commit ts up to which every table is.
+        """The decision for people: a refused DDL is `pending` from the commit ts on up to which every table is, and
+        `solved` below it.
 
         `parked` for one that a parked table has not taken: the resume of the table decides on it.
         """
         if self.ignored_for is IgnoredFor.PARKED and self.decision == "ignored":
             return "parked"
-        return "pending" if self.decision == "refused" and self.commit_ts >= since else self.decision
+        if self.decision == "refused":
+            return "pending" if self.commit_ts >= since else "solved"
+        return self.decision
 
 
 @dataclass(frozen=True, slots=True)

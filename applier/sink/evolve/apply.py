@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from applier.changefeed.table import TableName
 from applier.config.table_layout import PartitionField, SortField
 from applier.errors import RELOAD, TableMismatch, TransientError
 from applier.runtime import failpoints, terminal
@@ -36,8 +37,8 @@ class Evolved:
     rewritten: int
 
 
-def apply_evolution(table: Table, evolution: Evolution, stamp: Stamp) -> Evolved:
-    """Apply an evolution to a table in one snapshot; older snapshots stay readable with the columns they had.
+def apply_evolution(table: Table, evolution: Evolution, stamp: Stamp, name: TableName) -> Evolved:
+    """Apply an evolution to the table of an upstream table in one snapshot; older ones keep the columns they had.
 
     A value that TiDB rewrote is cast as TiDB casts it. The field of a column whose type Iceberg cannot widen is made
     anew, under the same name and at the same place, and all data files are written again without dead rows. Without
@@ -50,7 +51,7 @@ def apply_evolution(table: Table, evolution: Evolution, stamp: Stamp) -> Evolved
         TransientError: Catalog or storage did not answer.
     """
     if evolution.refused is not None:
-        raise evolution.refused.of(table)
+        raise evolution.refused.of(name)
     table.forget()
     committer = Committer(table, stamp.changefeed, stamp.epoch)
     committer.open()
@@ -60,7 +61,7 @@ def apply_evolution(table: Table, evolution: Evolution, stamp: Stamp) -> Evolved
     for attempt in committer.attempts(stamp):
         with attempt:
             live = LiveRows(table, table.snapshot_id)
-            change = _planned(table, evolution, live, stamp)
+            change = _planned(table, evolution, live, stamp, name)
             rewritten = live.count if change.replace else 0
             failpoints.reach("data-files-staged")
             committer.send(change)
@@ -68,13 +69,13 @@ def apply_evolution(table: Table, evolution: Evolution, stamp: Stamp) -> Evolved
     return Evolved(committer.made, rewritten)
 
 
-def _planned(table: Table, evolution: Evolution, live: LiveRows, stamp: Stamp) -> Change:
+def _planned(table: Table, evolution: Evolution, live: LiveRows, stamp: Stamp, name: TableName) -> Change:
     if evolution.only_empty and live.count:
-        raise evolution.only_empty[0].of(table)
+        raise evolution.only_empty[0].of(name)
     try:
         return _stage(table, Resolution(_before(table), evolution.steps, live), live, stamp)
     except CastRefused as error:
-        raise Refusal(f"{error}.").of(table) from None
+        raise Refusal(f"{error}.").of(name) from None
     except JavaError as error:
         if error.kind not in _REFUSED:
             raise

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from applier.changefeed.table import ColumnType
+from applier.changefeed.table import ColumnType, TableName
 from applier.errors import RELOAD, SchemaChangeRefused, TableMismatch
 from applier.sink.evolve.upstream_rows import UpstreamRows
 from applier.sink.format.partition_spec import single_value
@@ -33,8 +33,8 @@ class Refusal:
     hint: str = RELOAD
     column: str = ""
 
-    def of(self, table: object) -> SchemaChangeRefused:
-        """The same as an error, with the name of a table."""
+    def of(self, table: TableName) -> SchemaChangeRefused:
+        """The same as an error, with the name of the upstream table."""
         return SchemaChangeRefused(f"Table {table} cannot follow its upstream: {self.reason}", self.hint)
 
 
@@ -182,8 +182,8 @@ class ConvertField(EvolutionStep):
 
     def rewrite(self, format_version: int) -> str | None:
         if self.old_arrow != self.new_arrow and not is_promotion(self.old_arrow, self.new_arrow):
-            return f"A value of {self.name} that TiDB would not have cast in strict SQL mode stops the feed."
-        return f"Only if the conversion changes a value of {self.name}; one that strict mode refuses stops the feed."
+            return f"A value of {self.name} that TiDB would not have cast in strict SQL mode parks the table."
+        return f"Only if the conversion changes a value of {self.name}; one that strict mode refuses parks the table."
 
     def on_fields(self, fields: dict[str, Field]) -> None:
         found = _found(fields, self.name)

@@ -23,6 +23,7 @@ from applier.pipeline.state import State
 from applier.pipeline.step import Pipeline
 from applier.sink.control.rows import TableRequest
 from applier.sink.iceberg.clock import Clock
+from applier.ways_out import WaysOut
 
 ORDERS, ITEMS, NOTES = (TableName("shop", name) for name in ("orders", "items", "notes"))
 PLACE = FeedPosition(ORDERS, 7, (), {}, 1)
@@ -33,6 +34,7 @@ def requests(completeness: dict[TableName, Completeness], include: tuple[str, ..
     config = SimpleNamespace(filter=TableFilter(include), path="applier.toml")
     state = SimpleNamespace(
         completeness=completeness,
+        ways=WaysOut("applier.toml"),
         control=None,
         tables=Tables(),
         topics={},
@@ -155,7 +157,7 @@ def test_a_step_that_stopped_half_way_is_finished_before_a_request_is_kept(
     moving = Moving(names, {})
     state = cast("Any", found.main.state)
     state.checkpoint = SimpleNamespace(moving=moving, handled={})
-    state.config_path, state.unsettled = "a.toml", moving.tables
+    state.ways, state.unsettled = WaysOut("a.toml"), moving.tables
 
     with pytest.raises(ConfigError, match=rf"half-way {said}\. Let `applier run -c a.toml --once` finish it"):
         found.ask(TableRequest("one", "park", ("shop.orders",), "a look", "me"))
@@ -163,7 +165,7 @@ def test_a_step_that_stopped_half_way_is_finished_before_a_request_is_kept(
 
 def test_a_table_is_not_left_out_between_a_step_that_failed_and_its_repetition() -> None:
     """The repetition would end at the name that the table frees, below the end of the step, again and again."""
-    state = State(mock.MagicMock(), mock.MagicMock(moving=Moving({ORDERS: 8, NOTES: 8}, {})), config_path="a.toml")
+    state = State(mock.MagicMock(), mock.MagicMock(moving=Moving({ORDERS: 8, NOTES: 8}, {})), ways=WaysOut("a.toml"))
     state.completeness = {ORDERS: LIVE, NOTES: Completeness(Reason(Why.LEFT_OUT))}
     moved_names.refuse_left_out(state, TableFilter(("*.*", "!shop.notes")))
 

@@ -118,7 +118,7 @@ def test_elsewhere_a_step_is_the_json_that_it_was(capsys: pytest.CaptureFixture[
 
     line = json.loads(capsys.readouterr().err)
     assert line.pop("timestamp")
-    assert line == {**STEP.fields(), "event": "step", "level": "info"}
+    assert line == {**STEP.fields(), "resolved_ts": str(STEP.resolved_ts), "event": "step", "level": "info"}
 
 
 def test_a_start_is_announced_at_once(

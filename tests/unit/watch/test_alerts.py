@@ -205,7 +205,7 @@ def test_a_refused_ddl_rings_with_its_text_and_the_way_past() -> None:
     assert len(list(alerts.look(_view(decisions=[again]), 15.0))) == 1
 
     assert (alert["event"], alert["table"]) == ("ddl-refused", "shop.orders")
-    assert alert["ddl"] == {"commit_ts": 7, "sql": "ALTER TABLE orders MODIFY note GEOMETRY"}
+    assert alert["ddl"] == {"commit_ts": "7", "sql": "ALTER TABLE orders MODIFY note GEOMETRY"}
     assert alert["sentence"] == "A DDL of shop.orders was refused: no such type."
     assert alert["way_out"] == (
         "run `applier ddl skip 7 -c /etc/applier.toml --why TEXT` to pass it without its effect, "

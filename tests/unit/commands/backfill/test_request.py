@@ -160,4 +160,4 @@ def test_a_parked_table_is_not_said_to_have_a_range() -> None:
     state.completeness[NAMES[0]] = Completeness(Reason(Why.BY_HAND), position=FeedPosition(NAMES[0], 5))
 
     with pytest.raises(RangeRefused, match="Table shop.a is parked: the DDL since then are missing from it"):
-        refuse_parked(state, NAMES, "a.toml")
+        refuse_parked(state, NAMES)

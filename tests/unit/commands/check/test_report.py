@@ -64,3 +64,13 @@ def test_what_looks_like_markup_is_shown_as_it_is(world: World) -> None:
         render(check(world.config, ddl="ALTER TABLE `a[red]`.`t[/]` ADD COLUMN c INT"), console)
 
     assert "`a[red]`.`t[/]`" in captured.get()
+
+
+def test_what_was_asked_is_answered_in_the_first_lines(world: World, capsys: pytest.CaptureFixture[str]) -> None:
+    """The statement with its verdict, and what becomes of its table; what is the same each time comes behind it."""
+    render(check(world.config, ddl="ALTER TABLE `shop`.`absent` ADD COLUMN c INT"), Console(width=120))
+
+    first, *more = capsys.readouterr().out.splitlines()
+    assert first.startswith("DDL ALTER TABLE `shop`.`absent` ADD COLUMN c INT: ")
+    assert any("Iceberg table shop.absent" in line for line in more[:3])
+    assert any(line.startswith("Changefeed shop, protocol ") for line in more[3:])

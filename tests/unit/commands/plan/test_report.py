@@ -65,4 +65,4 @@ def test_json_holds_the_same() -> None:
     told = json.loads(PLAN.to_json())
 
     assert told["spans"] == [{"topic": "shop", "partition": 0, "start": 10, "end": 1210, "backlog": 5}]
-    assert (told["watermark"], told["ddl"][0]["decision"]) == (470606913415151618, "stop")
+    assert (told["watermark"], told["ddl"][0]["decision"]) == ("470606913415151618", "stop")

@@ -30,6 +30,7 @@ from applier.watch.report import (
     Trouble,
     judged,
 )
+from applier.ways_out import WaysOut
 
 CAPTURES = Path(__file__).parent / "captures"
 WIDTHS = (80, 160)
@@ -47,7 +48,7 @@ def table(name: str, **changes: Any) -> TableProgress:
 
 def lacking(name: TableName, known: Completeness, **changes: Any) -> TableProgress:
     """A table that is not whole, with what `status` says about it."""
-    because, way_out = wording.sentence(name, known), wording.way_out([name], known, "applier.toml")
+    because, way_out = wording.sentence(name, known), WaysOut().of([name], known)
     return table(str(name), state=known.shown, because=because, way_out=way_out, cut_snapshot_id=None, **changes)
 
 
@@ -103,7 +104,7 @@ def stale() -> StatusReport:
             ),
             table("shop.old", state="dropped", iceberg="archive.old"),
         ),
-        schema_changes=(DdlReport(TS, TRUE, "shop.table_1", "modify-column", "refused", "It narrows.", ddl, NOW),),
+        schema_changes=(DdlReport(TS, TRUE, "shop.table_1", "modify-column", "pending", "It narrows.", ddl, NOW),),
         dead_letters=(LetterReport("shop", 0, 7, "Cannot decode message", 119, NOW),),
         dead_letter_count=3,
         notes=(Trouble("3 messages were set aside as dead letters."),),
@@ -113,7 +114,7 @@ def stale() -> StatusReport:
 
 def judged_with(report: StatusReport, known: Mapping[TableName, Completeness], *held: Trouble) -> StatusReport:
     """A report with what follows from its tables."""
-    stale = [*held, *judged(report, ""), *compose.lacking(report.tables, known, "applier.toml")]
+    stale = [*held, *judged(report, ""), *compose.lacking(report.tables, known, WaysOut())]
     return replace(report, stale=tuple(stale), cut=_cut(report))
 
 

@@ -47,6 +47,16 @@ def test_each_command_is_a_line_to_copy() -> None:
     assert f"\n    {adopt}\n" in shown
 
 
+def test_a_refused_ddl_is_listed_while_it_holds_a_table_up() -> None:
+    """One that is solved is counted, and no line of its own."""
+    (held,) = stale().schema_changes
+    solved = replace(stale(), schema_changes=(replace(held, decision="solved"),))
+
+    assert f"\n  pending  2026-11-25 12:00:17  {held.table}  " in _shown(stale())
+    assert "of the last 1: 1 solved\n" in _shown(solved)
+    assert held.table not in _shown(solved).partition("1 solved")[2].split("queries")[0]
+
+
 @pytest.mark.parametrize("width", [40, 60, 70])
 def test_a_narrow_terminal_shows_fewer_columns_and_cuts_no_figure(width: int) -> None:
     """Step, lag and the names of tables stay."""

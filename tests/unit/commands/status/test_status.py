@@ -574,7 +574,7 @@ def test_decisions_and_letters_are_listed_newest_first(lake: Lake) -> None:
 
     found = lake.status()
 
-    assert [(item.decision, item.reason) for item in found.schema_changes] == [("applied", ""), ("refused", "why")]
+    assert [(item.decision, item.reason) for item in found.schema_changes] == [("applied", ""), ("solved", "why")]
     assert found.schema_change_count == 2
     assert [item.offset for item in found.dead_letters] == [8, 7]
     assert found.dead_letter_count == 2
@@ -615,7 +615,7 @@ def test_a_ddl_that_stops_the_feed_comes_first_with_the_command_that_passes_it(l
     assert [item.decision for item in listed(lake.world.config)] == ["pending"]
 
     lake.checkpoint(lake.head, step=13, resolved_ts=TS + 2, lease=RELEASED)
-    assert [item.decision for item in lake.status().schema_changes] == ["refused"]
+    assert [item.decision for item in lake.status().schema_changes] == ["solved"]
     assert told(lake.status().stale) == ()
 
 
@@ -768,7 +768,15 @@ def test_a_terminal_shows_all_of_it(lake: Lake) -> None:
 
     shown = out.getvalue()
     assert shown.startswith("fresh · the only table is true as of 2026-11-21 01:01:45 (30 s ago)\n")
-    for text in ("process 41 on host-a", "shop/1", "never", "DROP TABLE x", "bad [red]", "in step", "1 query"):
+    for text in (
+        "process 41 on host-a",
+        "shop/1",
+        "no watermark of it",
+        "DROP TABLE x",
+        "bad [red]",
+        "in step",
+        "1 query",
+    ):
         assert text in shown
 
 

@@ -19,6 +19,7 @@ from applier.pipeline.jobs.handover import Handover
 from applier.pipeline.jobs.resumption import Replay
 from applier.pipeline.state import State
 from applier.sink.control.control import SchemaDecision
+from applier.ways_out import WaysOut
 
 TS = 470606913376878593
 ITEMS, ORDERS = TableName("shop", "items"), TableName("shop", "orders")
@@ -98,7 +99,7 @@ def _job(hold: str = "") -> tuple[Handover, dict[TableName, Completeness], Mock]
     parked = Completeness(Reason(Why.CATCHING_UP), position=at, is_due=True)
     known = {ITEMS: parked, ORDERS: parked}
     main, copies, state = MagicMock(), Mock(), MagicMock()
-    main.state.completeness, main.state.config_path = known, "applier.toml"
+    main.state.completeness, main.state.ways = known, WaysOut()
     main.state.checkpoint.resuming.hold = hold
     state.completeness = {ITEMS: replace(LIVE, origin=at), ORDERS: replace(LIVE, origin=replace(at, name=ORDERS))}
     copies.show.side_effect = lambda name, *_: _refuse() if name == ITEMS else None

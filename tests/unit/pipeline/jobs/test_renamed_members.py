@@ -12,6 +12,7 @@ from applier.changefeed.completeness import Completeness, Reason, Why
 from applier.changefeed.position import FeedPosition
 from applier.changefeed.table import TableName
 from applier.pipeline.jobs.handover import Handover
+from applier.ways_out import WaysOut
 
 A, B = TableName("shop", "a"), TableName("shop", "b")
 AT_56 = FeedPosition(A, 56, version=1)
@@ -23,7 +24,7 @@ def test_a_table_whose_rename_the_changefeed_refused_does_not_come_back_under_it
 ) -> None:
     """Another table has the name: readers would see the rows of this one as its rows."""
     known = {A: Completeness(Reason(Why.DDL), 56, AT_56, is_due=True)}
-    state = SimpleNamespace(tables=[A], completeness=known, config_path="applier.toml")
+    state = SimpleNamespace(tables=[A], completeness=known, ways=WaysOut())
     order = SimpleNamespace(has_watermark=False)
     main: Any = SimpleNamespace(state=state, targets=SimpleNamespace(feed=SimpleNamespace(order=order)))
     job: Any = SimpleNamespace(completeness={own: Completeness(Reason(Why.DDL), origin=AT_56)})

@@ -20,6 +20,7 @@ from applier.pipeline.requests import bring_back
 from applier.pipeline.tables.completeness import judge
 from applier.pipeline.tables.loads import place_of
 from applier.pipeline.tables.parking import follow_include, give_up
+from applier.ways_out import WaysOut
 
 NAME = TableName("shop", "items")
 CATCHING_UP = Reason(Why.CATCHING_UP)
@@ -73,7 +74,7 @@ def test_a_loaded_table_that_was_held_up_catches_up_without_a_table_that_readers
 def test_a_table_that_could_not_be_brought_back_is_no_longer_parked_on_purpose() -> None:
     """It needs a look: a person had it brought back, and it is still not there."""
     main = _main(Completeness(Reason(Why.BY_HAND, "a look"), 7, FeedPosition(NAME, 7), is_due=True))
-    main.state.config_path = "applier.toml"
+    main.state.ways = WaysOut()
 
     give_up(main.state, NAME, TerminalError("It does not fit."))
 
