@@ -457,9 +457,10 @@ def _show(report: Any, render: Callable[[Any, Any], None], *, as_json: bool) -> 
 
 def _show_version(asked: bool) -> None:  # noqa: FBT001 - typer hands it over by position
     if asked:
-        from applier.runtime.versions import versions  # noqa: PLC0415
+        from applier.runtime.versions import commit, versions  # noqa: PLC0415
 
-        print("applier {} (Python {}, Spark {}, Iceberg {})".format(*versions()))
+        release, *others = versions()
+        print("applier {} (commit {}, Python {}, Spark {}, Iceberg {})".format(release, commit(), *others))
         raise typer.Exit
 
 

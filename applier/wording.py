@@ -147,6 +147,12 @@ WAY_FROM_OTHER_FORM = (
 )
 """What to do where another build of applier wrote the control tables: nothing of that changefeed is touched."""
 
+WAY_FROM_NEWER_FORM = (
+    "start that release again, or a newer one: nothing was written, and it goes on from this checkpoint. "
+    "A table's property applier.version names the release."
+)
+"""What to do after a downgrade to a release that cannot read the checkpoint."""
+
 WAY_FROM_DAMAGE = (
     "drop the control table checkpoints in namespace applier_<changefeed.name>, and start `applier run -c FILE`: it "
     "reads the topics from their first messages, and passes over what the tables have."

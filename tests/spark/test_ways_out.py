@@ -89,6 +89,24 @@ def test_control_tables_of_another_form_are_left_alone(begins: str, make: Make) 
     assert world.rows("a") == former
 
 
+def test_a_downgrade_is_refused_before_anything_is_written(make: Make) -> None:
+    """The sentence names the format, no table gets a snapshot, and the release that wrote it goes on."""
+    world = world_of_two(make)
+    rewrite(world, lambda text: text.replace('{"format":2,', '{"format":99,', 1))
+    names = [f"lake.applier_{world.name}.checkpoints", f"lake.applier_{world.name}.table_versions"]
+    names += [f"lake.{world.name}__shop.{table}" for table in ("a", "b")]
+    before = [world.spark.table(f"{name}.snapshots").count() for name in names]
+
+    told = " ".join(world.obey(f"applier run -c {world.path} --once --take-over", code=3).split())
+
+    assert "was written by a newer release of applier, in format 99; applier " in told
+    assert "Hint: start that release again, or a newer one: nothing was written" in told
+    assert [world.spark.table(f"{name}.snapshots").count() for name in names] == before
+    rewrite(world, lambda text: text.replace('{"format":99,', '{"format":2,', 1))
+    world.start()
+    is_true(world)
+
+
 def test_a_damaged_checkpoint_costs_a_replay(make: Make) -> None:
     """The sentence says which table to drop; the tables know what they have."""
     world = world_of_two(make)

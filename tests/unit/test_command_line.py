@@ -16,6 +16,7 @@ from typer.main import get_command
 from typer.testing import CliRunner
 
 from applier import cli
+from applier.runtime.versions import commit
 
 GOLDEN = Path(__file__).parent / "golden_help"
 
@@ -79,7 +80,7 @@ def test_the_versions_are_one_line(monkeypatch: pytest.MonkeyPatch, capsys: pyte
 
     python = ".".join(map(str, sys.version_info[:3]))
     assert code == 0
-    assert shown.startswith(f"applier {version('applier')} (Python {python}, Spark 4.")
+    assert shown.startswith(f"applier {version('applier')} (commit {commit()}, Python {python}, Spark 4.")
     assert ", Iceberg 1." in shown
 
 

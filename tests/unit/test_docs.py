@@ -317,7 +317,9 @@ def test_the_version_is_that_of_the_project() -> None:
     changes = (_ROOT / "CHANGELOG.md").read_text(encoding="utf-8")
     tags = {tag for path in _DOCUMENTS for tag in re.findall(r"applier:(\d[\w.]*)", path.read_text(encoding="utf-8"))}
 
-    assert re.findall(r"^## \[(.+?)\]", changes, re.MULTILINE)[:2] == ["Unreleased", version]
+    newest, state = re.findall(r"^## \[(.+?)\] - (.+)$", changes, re.MULTILINE)[0]
+    assert newest == version
+    assert re.fullmatch(r"unreleased|\d{4}-\d\d-\d\d", state)
     assert tags == {version}
 
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import cache
+from importlib.metadata import version
 from typing import TYPE_CHECKING
 
 from applier.changefeed.applied_offsets import AppliedOffsets
@@ -16,6 +18,9 @@ CHANGEFEED = "applier.changefeed"
 EPOCH = "applier.epoch"
 RESOLVED_TS = "applier.resolved-ts"
 """Keys of the stamp, in the snapshot's summary and in the table's properties alike."""
+
+VERSION = "applier.version"
+"""Release of applier that made the commit. It decides nothing: formats do."""
 
 OFFSETS = "applier.offsets"
 """Entry of the stamp of a commit of rows in offset order: the messages that the table has, see `AppliedOffsets`.
@@ -51,11 +56,17 @@ class Stamp:
             CHANGEFEED: self.changefeed,
             EPOCH: str(self.epoch),
             RESOLVED_TS: str(self.resolved_ts),
+            VERSION: _release(),
         }
 
     def summary(self) -> dict[str, str]:
         """The entries that the snapshot's summary has room for."""
         return {key: value for key, value in self.entries().items() if len(value) <= SUMMARY_LENGTH}
+
+
+@cache
+def _release() -> str:
+    return version("applier")
 
 
 def read(properties: Mapping[str, str]) -> Stamp | None:
@@ -69,7 +80,7 @@ def read(properties: Mapping[str, str]) -> Stamp | None:
     extra = {
         key: value
         for key, value in properties.items()
-        if key.startswith("applier.") and key not in (CHANGEFEED, EPOCH, RESOLVED_TS)
+        if key.startswith("applier.") and key not in (CHANGEFEED, EPOCH, RESOLVED_TS, VERSION)
     }
     return Stamp(properties[CHANGEFEED], int(properties[EPOCH]), int(properties[RESOLVED_TS]), extra)
 

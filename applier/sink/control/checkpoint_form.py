@@ -22,7 +22,7 @@ from applier.changefeed.message import Count, TopicPartition
 from applier.changefeed.position import FeedPosition
 from applier.changefeed.table import Partition, TableName
 from applier.errors import TerminalError
-from applier.sink.control.tables import other_form
+from applier.sink.control.tables import newer_form, other_form
 from applier.wording import WAY_FROM_DAMAGE
 
 _Object: TypeAlias = dict[str, Any]
@@ -101,6 +101,8 @@ def _written(checkpoint: Checkpoint) -> _Object:
 def _read(written: _Object) -> _Object:
     """The members of a checkpoint, as `msgspec.convert` takes them: names and partitions are tuples, and keys."""
     number = msgspec.convert(written["format"], int)
+    if number > FORMAT:
+        raise newer_form(number, FORMAT)
     if number not in _NEW:
         raise other_form(f"the newest checkpoint has format {number}")
     members, new = _flat(), _NEW[number]

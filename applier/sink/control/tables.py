@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from datetime import UTC, datetime
+from importlib.metadata import version
 from typing import Any, TypeVar
 
 import pyarrow as pa
@@ -11,7 +12,7 @@ import pyarrow as pa
 from applier.config import own_namespaces
 from applier.errors import TableMismatch
 from applier.sink.format.types import TableSchema, iceberg_type
-from applier.wording import WAY_FROM_OTHER_FORM
+from applier.wording import WAY_FROM_NEWER_FORM, WAY_FROM_OTHER_FORM
 
 HOLDER = "applier.holder"
 STEP = "applier.step"
@@ -56,6 +57,15 @@ def other_form(found: str) -> TableMismatch:
     """The error for control tables that another build wrote, whichever of them shows it."""
     what = f"The control tables of this changefeed do not have the form that this build of applier reads: {found}."
     return TableMismatch(what, WAY_FROM_OTHER_FORM)
+
+
+def newer_form(found: int, known: int) -> TableMismatch:
+    """The error for a checkpoint that a newer release wrote in a format that this one cannot read."""
+    what = (
+        f"The newest checkpoint of this changefeed was written by a newer release of applier, in format {found}; "
+        f"applier {version('applier')} reads up to format {known}."
+    )
+    return TableMismatch(what, WAY_FROM_NEWER_FORM)
 
 
 def namespace(changefeed: str) -> str:

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from importlib.metadata import version
 from typing import Any
 
 import pytest
@@ -26,6 +27,17 @@ def test_stamp_reads_back_from_its_entries() -> None:
 
     assert read({**stamp.entries(), "write.format.default": "parquet"}) == stamp
     assert read({"owner": "somebody"}) is None
+
+
+def test_a_stamp_names_the_release_and_not_the_one_before() -> None:
+    """A table that another release wrote last gets the name of this one, and without a name is as good."""
+    theirs = {**Stamp("shop", 3, 450).entries(), "applier.version": "9.9.9"}
+
+    found = read(theirs)
+
+    assert found == Stamp("shop", 3, 450)
+    assert found.entries()["applier.version"] == version("applier")
+    assert read({key: theirs[key] for key in theirs if key != "applier.version"}) == found
 
 
 def test_damaged_or_foreign_stamp_is_refused() -> None:

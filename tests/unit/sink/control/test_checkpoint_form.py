@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
+from importlib.metadata import version
 from pathlib import Path
 
 import jsonschema
@@ -24,8 +25,8 @@ from applier.changefeed.message import TopicPartition
 from applier.changefeed.position import DdlId, FeedPosition, Reading
 from applier.changefeed.table import Partition, Partitioning, TableName
 from applier.errors import TableMismatch, TerminalError
-from applier.sink.control.checkpoint_form import from_json, to_json
-from applier.wording import WAY_FROM_OTHER_FORM
+from applier.sink.control.checkpoint_form import FORMAT, from_json, to_json
+from applier.wording import WAY_FROM_NEWER_FORM, WAY_FROM_OTHER_FORM
 
 SCHEMA = Path(__file__).parents[4] / "schemas" / "checkpoint" / "v2.json"
 
@@ -105,7 +106,7 @@ def test_the_json_form_is_the_published_one() -> None:
 
 
 def test_a_checkpoint_from_before_the_moment_of_the_cut_does_not_know_it() -> None:
-    """Format 1, which version 0.1.0 wrote, is read, also in a checkpoint that is in one; the next step finds it out."""
+    """Format 1 of earlier builds is read, also in a checkpoint that is in one; the next step finds it out."""
     old = json.loads(to_json(FULLEST), object_hook=_of_format_1)
 
     found = from_json(json.dumps(old))
@@ -139,13 +140,13 @@ def test_what_many_tables_share_and_what_is_empty_is_not_written_again() -> None
 @pytest.mark.parametrize(
     "other",
     [
-        *({**WRITTEN, "format": number} for number in (0, 1, 3, 4, 6, 7, 8)),
+        *({**WRITTEN, "format": number} for number in (-1, 0, 1)),
         {**WRITTEN, "new": 1},
         *(
             {name: WRITTEN[name] for name in WRITTEN if name != missing}
             for missing in ("unfenced", "homes", "places", "cut_at")
         ),
-        {**WRITTEN, "resuming": {"job": "job", "progress": {**WRITTEN, "format": 7}}},
+        {**WRITTEN, "resuming": {"job": "job", "progress": {**WRITTEN, "format": 0}}},
     ],
 )
 def test_a_checkpoint_of_another_form_is_refused_in_one_sentence(other: dict[str, object]) -> None:
@@ -153,6 +154,19 @@ def test_a_checkpoint_of_another_form_is_refused_in_one_sentence(other: dict[str
     with pytest.raises(TableMismatch, match="do not have the form that this build of applier reads") as refused:
         from_json(json.dumps(other))
     assert refused.value.hint == WAY_FROM_OTHER_FORM
+
+
+@pytest.mark.parametrize("number", [FORMAT + 1, FORMAT + 7])
+def test_a_checkpoint_of_a_newer_release_is_refused_by_name(number: int) -> None:
+    """A downgrade drops nothing, also where the newer form has other members."""
+    with pytest.raises(TableMismatch) as refused:
+        from_json(json.dumps({"format": number, "unheard_of": {}}))
+
+    assert str(refused.value).startswith(
+        f"The newest checkpoint of this changefeed was written by a newer release of applier, in format {number}; "
+        f"applier {version('applier')} reads up to format {FORMAT}."
+    )
+    assert refused.value.hint == WAY_FROM_NEWER_FORM
 
 
 DAMAGE: list[dict[str, object]] = [
