@@ -175,3 +175,29 @@ def _reader(tidb: Tidb, name: TableName) -> RangeReader:
     reader = reader_of(export, export.login, export.version(name), TypeRules())
     assert isinstance(reader, RangeReader)
     return reader
+
+
+def test_rows_that_share_a_place_stay_together(tidb: Tidb, tmp_path: Path) -> None:
+    """An exchange of partitions gives two rows one `_tidb_rowid`: no bound lies between them."""
+    ranged.create(tidb, DATABASE)
+    tidb.run(
+        f"USE {DATABASE}",
+        "CREATE TABLE wider (id int PRIMARY KEY, v longtext)",
+        "INSERT INTO wider SELECT id, REPEAT('x', 1500) FROM numbers",
+        "CREATE TABLE parts (id int, v varchar(900)) PARTITION BY RANGE (id) (PARTITION p0 VALUES LESS THAN (0), "
+        "PARTITION p1 VALUES LESS THAN MAXVALUE)",
+        "INSERT INTO parts SELECT id, REPEAT('y', 800) FROM numbers",
+        "CREATE TABLE others (id int, v varchar(900))",
+        "INSERT INTO others SELECT id, REPEAT('z', 800) FROM numbers WHERE id < 0",
+        "ALTER TABLE parts EXCHANGE PARTITION p0 WITH TABLE others",
+    )
+    fields: list[pa.Field[Any]] = [pa.field("id", pa.int32()), pa.field("v", pa.string())]
+    for name, key in (("wider", ["id"]), ("parts", list[str]())):
+        side = Side(tidb, TableName(DATABASE, name), TableSchema.parse(schema_json(pa.schema(fields), key)))
+        memory = Memory(tmp_path / "none", "", 7)
+        first, _ = side.found(memory)
+        assert len(first.pieces) > 5
+        tidb.run(f"UPDATE {DATABASE}.{name} SET v = CONCAT(v, 'a') WHERE id > 900 LIMIT 1")
+        second, whole = side.found(Memory(memory.path, "", 7, first.pieces))
+        assert _sum(second.pieces) == whole != _sum(first.pieces)
+        assert second.read < whole.rows
