@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
@@ -17,8 +18,10 @@ from applier.errors import OutsideRefused
 from tests import recordings
 from tests.few import few
 from tests.integration.test_kafka_source import produce
-from tests.integration.test_systems import configured
-from tests.services.secured_kafka import SecuredBroker, as_pkcs12, login, secured_broker
+from tests.integration.test_systems import configured, told
+from tests.recovery.process import Applier, once
+from tests.replay import Replay, differences, replay
+from tests.services.secured_kafka import PASSWORDS, SecuredBroker, as_pkcs12, login, secured_broker
 
 pytestmark = pytest.mark.kafka
 
@@ -45,7 +48,7 @@ ALICE, BOB = login("PLAIN", "alice"), login("SCRAM-SHA-512", "bob")
 def secured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SecuredBroker]:
     """A broker with one topic, on which a client's certificate, alice and bob have the right Read."""
     with secured_broker(tmp_path_factory.mktemp("secured")) as running:
-        produce(running.bootstrap, recordings.records("pk", "canal-json-ext"), topic_prefix="secured-")
+        produce(running.bootstrap, recordings.records("pk", "simple-json"), topic_prefix="secured-")
         for user in ("CN=client", "alice", "bob"):
             running.allow(user, AclOperation.READ, TOPIC)
         yield running
@@ -53,7 +56,7 @@ def secured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SecuredBroker]
 
 def client(folder: Path, servers: str, options: Mapping[str, str]) -> Config:
     """A changefeed that reads the topic with options of Kafka's clients."""
-    raw = configured(folder, servers, [TOPIC]).model_dump(exclude_unset=True)
+    raw = configured(folder, servers, [TOPIC], "simple").model_dump(exclude_unset=True)
     raw["source"]["kafka"].update(options)
     return settings.parse(raw)
 
@@ -80,7 +83,7 @@ def test_a_right_way_in_needs_the_right_read_alone(secured: SecuredBroker, tmp_p
     """Neither the cluster nor a consumer group is asked for."""
     name, options = WAYS[way]
 
-    count = len(list(recordings.records("pk", "canal-json-ext")))
+    count = len(list(recordings.records("pk", "simple-json")))
     assert read(client(tmp_path, secured.at(name), options(secured))) == count
 
 
@@ -177,3 +180,61 @@ def test_a_wrong_way_in_ends_with_its_reason_before_spark(secured: SecuredBroker
     assert what in sentence
     assert hint in sentence
     assert "secret" not in sentence
+
+
+def feed(secured: SecuredBroker, folder: Path, way: str) -> Replay:
+    """The recording by one of `WAYS`, into a catalog of its own."""
+    lake = {"type": "jdbc", "uri": f"jdbc:sqlite:{folder}/catalog.db", "warehouse": f"{folder}/tables"}
+    found = replay("pk", "simple-json", lake, folder, "simple")
+    name, options = WAYS[way]
+    found.raw["source"] = {
+        "kafka": {"topics": [TOPIC], "kafka.bootstrap.servers": secured.at(name), **options(secured)}
+    }
+    return found
+
+
+@pytest.mark.parametrize("engine", few(["spark", "driver"], 0))
+def test_commands_of_a_user_with_the_right_read_alone(secured: SecuredBroker, tmp_path: Path, engine: str) -> None:
+    """By TLS, the client's certificate and SCRAM: `check`, `run` and `backfill`; no password is in what they print."""
+    found = feed(secured, tmp_path, "both")
+    found.raw["source"]["engine"] = engine
+
+    checked = Applier(found.raw, tmp_path, command="check").wait()
+    ran = once(found.raw, tmp_path)
+    assert differences(found, recordings.expected("pk")[-1]) == []
+    again = Applier(found.raw, tmp_path, "--from", "beginning", "--repair", command="backfill").wait()
+
+    assert [ended.code for ended in (checked, ran, again)] == [0, 0, 0], checked.everything + again.everything
+    assert "It answers: " in checked.everything
+    assert not any(PASSWORDS["bob"] in ended.everything for ended in (checked, ran, again))
+
+
+def test_the_right_describe_shows_the_topic_and_not_its_messages(secured: SecuredBroker, tmp_path: Path) -> None:
+    """The refusal names the topic and the right that is missing."""
+    secured.allow("CN=describing", AclOperation.DESCRIBE, TOPIC)
+    options = secured.trusting() | secured.certified("describing")
+
+    with pytest.raises(
+        OutsideRefused, match=re.escape(f"Messages cannot be read: Not authorized to access topics: [{TOPIC}] {RIGHT}")
+    ):
+        read(client(tmp_path, secured.at("MUTUAL"), options))
+
+
+def test_a_command_refuses_a_wrong_way_in(secured: SecuredBroker, tmp_path: Path) -> None:
+    """An option that cannot work is wrong configuration, with its line; what the broker refuses ends the run."""
+    found = feed(secured, tmp_path, "PLAIN")
+    kafka = found.raw["source"]["kafka"]
+
+    wrong = once(found.raw | {"source": {"kafka": kafka | {"kafka.sasl.mechanism": "SCRAM-SHA-513"}}}, tmp_path)
+    raw = found.raw | {"source": {"kafka": kafka | login("PLAIN", "alice", "wrong-secret")}}
+    denied = once(raw, tmp_path)
+    checked = Applier(raw, tmp_path, command="check").wait()
+    [(_, verdict, result)] = told(settings.parse(raw))
+
+    sentence = "source.kafka.kafka.sasl.mechanism: must be PLAIN with the PlainLoginModule of kafka.sasl.jaas.config."
+    assert wrong.code == 2
+    assert re.search(rf"applier\.toml:\d+: {re.escape(sentence)}", wrong.everything)
+    assert (denied.code, checked.code) == (3, 1), checked.everything
+    assert "Authentication failed: Invalid username or password" in denied.everything
+    assert verdict == "does not fit"
+    assert "Authentication failed: Invalid username or password" in result
