@@ -227,11 +227,39 @@ def _sections(schema: Mapping[str, Any], model: Mapping[str, Any], path: str) ->
             yield from _sections(schema, known, name)
 
 
+_KAFKA = """\
+Other keys must begin with `kafka.`, and `kafka.bootstrap.servers` is needed.
+
+A broker with TLS, mutual TLS and a log-in takes these; leave out what yours does not ask for:
+
+```toml
+[source.kafka]
+topics = ["shop"]
+"kafka.bootstrap.servers" = "broker:9093"
+"kafka.security.protocol" = "SASL_SSL"             # SSL without a log-in
+"kafka.ssl.truststore.type" = "PEM"                # an authority of your own, here as PEM
+"kafka.ssl.truststore.location" = "tls/ca.pem"
+"kafka.ssl.keystore.type" = "PEM"                  # mutual TLS: key and certificate in one file
+"kafka.ssl.keystore.location" = "tls/client.pem"
+"kafka.sasl.mechanism" = "SCRAM-SHA-512"           # or PLAIN
+"kafka.sasl.jaas.config" = "${KAFKA_LOGIN}"        # see below
+```
+
+`KAFKA_LOGIN` is one line:
+`org.apache.kafka.common.security.scram.ScramLoginModule required username="USER" password="PASSWORD";`, and for
+`PLAIN` the same with `plain.PlainLoginModule`.
+A store of the type `PKCS12` also needs `kafka.ssl.truststore.password` or `kafka.ssl.keystore.password`.
+
+`run`, `check` and `backfill` need one right of Kafka's ACLs: `Read` on each topic, which includes `Describe`.
+They need none on the cluster or a consumer group, and never write to Kafka.
+`topic_pattern` finds the topics alone that the user may describe."""
+
+
 def _notes(section: str) -> list[str]:
     """What holds for a section as a whole and stands on no key."""
     match section:
         case "source.kafka":
-            return ["Other keys must begin with `kafka.`, and `kafka.bootstrap.servers` is needed."]
+            return [_KAFKA]
         case "registry":
             return ["Needed for the protocols `avro` and `debezium-avro`."]
         case "ddl":

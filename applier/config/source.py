@@ -5,6 +5,7 @@ from __future__ import annotations
 import difflib
 import re
 import warnings
+from collections.abc import Mapping
 from typing import Annotated, Any, Literal
 
 from pydantic import ConfigDict, Field, model_validator
@@ -55,6 +56,35 @@ def near_miss(key: str) -> str | None:
         return None
     close = difflib.get_close_matches(name, _NAMES, n=1, cutoff=_NEAR)
     return f"kafka.{close[0]}" if close else None
+
+
+_MECHANISMS = {
+    "PlainLoginModule": ("PLAIN",),
+    "ScramLoginModule": ("SCRAM-SHA-256", "SCRAM-SHA-512"),
+    "OAuthBearerLoginModule": ("OAUTHBEARER",),
+    "Krb5LoginModule": ("GSSAPI",),
+}
+"""Values of `kafka.sasl.mechanism` that each login module of Kafka and Java serves; plug-ins have others."""
+
+_USUAL_MECHANISM = "GSSAPI"
+"""What Kafka's clients take where `kafka.sasl.mechanism` is not set."""
+
+
+def login_problems(options: Mapping[str, str]) -> dict[str, str]:
+    """Options by which no log-in can come about, and why; Kafka's clients take them for a broker that is down."""
+    protocol = options.get("kafka.security.protocol", "PLAINTEXT")
+    login = options.get("kafka.sasl.jaas.config", "").split()
+    if not login:
+        return {}
+    if not protocol.upper().startswith("SASL"):
+        return {
+            "kafka.sasl.jaas.config": f"has no effect with kafka.security.protocol {protocol}: write SASL_SSL there"
+        }
+    module = login[0].rpartition(".")[2]
+    fitting = _MECHANISMS.get(module, ())
+    if not fitting or options.get("kafka.sasl.mechanism", _USUAL_MECHANISM) in fitting:
+        return {}
+    return {"kafka.sasl.mechanism": f"must be {' or '.join(fitting)} with the {module} of kafka.sasl.jaas.config"}
 
 
 _BROKEN = {
@@ -112,6 +142,7 @@ class KafkaSection(Section):
             problems["topic_pattern"] = f"is no regular expression: {reason}"
         if "kafka.bootstrap.servers" not in self.options:
             problems["kafka.bootstrap.servers"] = "missing"
+        problems |= login_problems(self.options)
         refuse(problems)
         return self
 

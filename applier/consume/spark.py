@@ -20,7 +20,7 @@ from applier.changefeed.window import OffsetRange, Window
 from applier.config.settings import Config
 from applier.config.source import KafkaSection, SourceSection
 from applier.consume.archive import Archive, in_windows, partitions
-from applier.consume.kafka.addresses import refuse_unreachable
+from applier.consume.kafka.addresses import other_protocol, refuse_unreachable
 from applier.consume.kafka.admin import KafkaAdmin
 from applier.consume.kafka.client import FETCH_SIZE, KafkaClient, KafkaSilentError
 from applier.consume.kafka.spark import in_blocks, topic_blocks
@@ -180,12 +180,13 @@ class KafkaTopics:
         if any("UnknownTopicOrPartition" in cause.kind for cause in chain):
             hint = "check source.kafka.topics; TiCDC makes the topic when the changefeed starts."
             return SourceLost(f"Kafka at {servers} has no topic {', '.join(self._missing())}.", hint)
-        if lasting := refusal(f"Kafka at {servers} cannot be asked", chain, KAFKA):
+        is_unseen = any(cause.kind == "TopicAuthorizationException" for cause in chain)
+        about = f" about {', '.join(self._missing())}" if is_unseen else ""
+        if lasting := refusal(f"Kafka at {servers} cannot be asked{about}", chain, KAFKA):
             return lasting
-        hint = (
-            "check the address, the network and the kafka.security.* options: a TLS listener looks like a broker that "
-            "is down if kafka.security.protocol has no TLS, and so does the reverse."
-        )
+        if otherwise := other_protocol(servers, self._options.get("security.protocol", "PLAINTEXT")):
+            return otherwise
+        hint = "check the address and the network; a listener that is secured otherwise may look like one that is down."
         return TransientError(f"Kafka at {servers} does not answer: {told(chain)}", hint)
 
 

@@ -19,7 +19,7 @@ System = Literal["java", "tls", "kafka", "jdbc", "rest", "storage", "spark"]
 CATALOG: tuple[System, ...] = ("java", "tls", "jdbc", "rest", "storage", "spark")
 """Systems that a call into Iceberg's library may meet."""
 
-KAFKA: tuple[System, ...] = ("java", "tls", "kafka")
+KAFKA: tuple[System, ...] = ("java", "kafka", "tls")
 """Systems that a call of Kafka's clients may meet."""
 
 SPARK: tuple[System, ...] = ("java", "tls", "spark", "storage", "kafka")
@@ -32,6 +32,17 @@ DRIVER = (
 _RIGHTS = "check the log-in and the rights that the configuration gives for it."
 _NAMED = "asking again gives the same answer: check what the configuration names."
 _CERTIFICATE = "check the certificates: which authority the client trusts, and which host the server's is made for."
+_DATES = "the server's certificate is out of its dates: renew it there, or set the clock of this machine."
+_TRUST = (
+    "check the server's certificate: kafka.ssl.truststore.* must hold the authority that issued it, and "
+    "kafka.bootstrap.servers a host that it is made for."
+)
+_CLIENT = (
+    "the broker ended the TLS handshake: check kafka.ssl.keystore.*, which must hold a certificate that is valid today "
+    "and of an authority that the broker trusts, with its key; then kafka.ssl.enabled.protocols."
+)
+_READ = "give this user the right Read on the topic, which includes Describe; no other right is needed."
+_NO_SASL = "this listener takes no log-in by SASL: write SSL or PLAINTEXT to kafka.security.protocol."
 _OPTIONS = "check the kafka.* options under [source.kafka]: names, files, passwords and the log-in."
 _EXPIRED = "the keys of the storage have expired, or it does not know them"
 _SCHEME = "check the scheme of catalog.warehouse and catalog.io-impl: a warehouse on S3 needs S3FileIO."
@@ -57,22 +68,30 @@ _CODES: dict[System, dict[str, str]] = {
     "tls": {
         _CERTIFICATE: """
             SunCertPathBuilderException, ValidatorException, CertPathValidatorException, CertificateException,
-            CertificateExpiredException, CertificateNotYetValidException, SSLPeerUnverifiedException
+            SSLPeerUnverifiedException
         """,
+        _DATES: "CertificateExpiredException, CertificateNotYetValidException",
     },
     "kafka": {
         _RIGHTS: """
-            SaslAuthenticationException, AuthenticationException, TopicAuthorizationException,
-            GroupAuthorizationException, ClusterAuthorizationException, AuthorizationException
+            SaslAuthenticationException, AuthenticationException, GroupAuthorizationException,
+            ClusterAuthorizationException, AuthorizationException
         """,
+        _NO_SASL: "IllegalSaslStateException",
+        _READ: "TopicAuthorizationException",
         _OPTIONS: """
             ConfigException, InvalidConfigurationException, IllegalArgumentException, LoginException,
-            UnsupportedSaslMechanismException, IllegalSaslStateException, KeyStoreException,
+            UnsupportedSaslMechanismException, KeyStoreException,
             UnrecoverableKeyException, InvalidKeyException, InvalidKeySpecException, NoSuchAlgorithmException,
             NoSuchFileException, FileNotFoundException, AccessDeniedException, InvalidTopicException,
             UnsupportedVersionException
         """,
-        _CERTIFICATE: "SslAuthenticationException",
+        _TRUST: """
+            SunCertPathBuilderException, ValidatorException, CertPathValidatorException, CertificateException,
+            SSLPeerUnverifiedException
+        """,
+        # A certificate of the server that is refused is a cause beneath these; an alert of the broker has none.
+        _CLIENT: "SslAuthenticationException",
         _AGAIN: """
             TimeoutException, DisconnectException, NotLeaderOrFollowerException, LeaderNotAvailableException,
             CoordinatorNotAvailableException

@@ -7,6 +7,7 @@ import os
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import pytest
@@ -22,8 +23,8 @@ _PROPERTIES = """\
 process.roles=broker,controller
 node.id=1
 controller.quorum.voters=1@127.0.0.1:{controller}
-listeners=PLAINTEXT://127.0.0.1:{port},CONTROLLER://127.0.0.1:{controller}
-advertised.listeners=PLAINTEXT://127.0.0.1:{port}
+listeners=CONTROLLER://127.0.0.1:{controller},{listeners}
+advertised.listeners={listeners}
 controller.listener.names=CONTROLLER
 inter.broker.listener.name=PLAINTEXT
 log.dirs={folder}/data
@@ -41,6 +42,8 @@ log.cleaner.backoff.ms=500
 message.max.bytes=10485760
 """
 
+_NONE: Mapping[str, int] = MappingProxyType({})
+
 
 class Broker:
     """One Kafka broker whose data outlives a stop and a start.
@@ -48,21 +51,27 @@ class Broker:
     Args:
         folder: Its data, configuration and log.
         heap: Largest heap of its JVM.
+        listeners: Ports of further listeners, by their names.
+        settings: Further lines of its configuration.
 
     Attributes:
         bootstrap: Value for `bootstrap.servers`.
     """
 
-    def __init__(self, folder: Path, heap: str = "512m") -> None:
+    def __init__(
+        self, folder: Path, heap: str = "512m", listeners: Mapping[str, int] = _NONE, settings: str = ""
+    ) -> None:
         port, controller = free_ports(2)
+        shown = ",".join(f"{name}://127.0.0.1:{at}" for name, at in {"PLAINTEXT": port, **listeners}.items())
         self.bootstrap = f"127.0.0.1:{port}"
         classes = ["-cp", os.pathsep.join(map(str, jars.fetch("kafka", LOCK)))]
-        settings = folder / "server.properties"
-        settings.write_text(_PROPERTIES.format(port=port, controller=controller, folder=folder), encoding="utf-8")
+        file = folder / "server.properties"
+        basic = _PROPERTIES.format(listeners=shown, controller=controller, folder=folder)
+        file.write_text(basic + settings, encoding="utf-8")
         cluster = base64.urlsafe_b64encode(os.urandom(16)).decode().rstrip("=")
-        run_java([*classes, "kafka.tools.StorageTool", "format", f"--cluster-id={cluster}", "-c", str(settings)])
+        run_java([*classes, "kafka.tools.StorageTool", "format", f"--cluster-id={cluster}", "-c", str(file)])
         quiet = "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn"
-        arguments = [f"-Xmx{heap}", quiet, *classes, "kafka.Kafka", str(settings)]
+        arguments = [f"-Xmx{heap}", quiet, *classes, "kafka.Kafka", str(file)]
         self._process = JavaProcess("The Kafka broker", arguments, folder / "broker.log")
 
     def start(self) -> None:

@@ -142,8 +142,9 @@ def test_every_failure_has_its_test() -> None:
     assert [row for row in rows if not re.search(r"\]\([^)]*tests/\S+\.py\)", row)] == []
 
 
-def test_configurations_are_accepted() -> None:
+def test_configurations_are_accepted(monkeypatch: pytest.MonkeyPatch) -> None:
     """Each block of TOML is a configuration, or part of one."""
+    monkeypatch.setenv("KAFKA_LOGIN", "org.apache.kafka.common.security.scram.ScramLoginModule required;")
     assert _misses(_refused_configurations) == []
 
 

@@ -170,6 +170,57 @@ def test_a_misspelt_option_of_kafka_is_refused(key: str, meant: str) -> None:
     assert f"source.kafka.{key}: unknown key, did you mean {meant}?" in problems(minimal(source=source))
 
 
+_SECURED = {"kafka.security.protocol": "SASL_SSL"}
+_LOGIN = 'org.apache.kafka.common.security.{} required username="u" password="p";'
+_SCRAMS = "SCRAM-SHA-256 or SCRAM-SHA-512"
+_SCRAM, _PLAIN = _LOGIN.format("scram.ScramLoginModule"), _LOGIN.format("plain.PlainLoginModule")
+
+
+@pytest.mark.parametrize(
+    ("options", "problem"),
+    [
+        (
+            {**_SECURED, "kafka.sasl.jaas.config": _SCRAM, "kafka.sasl.mechanism": "SCRAM-SHA-513"},
+            f"sasl.mechanism: must be {_SCRAMS} with the ScramLoginModule of kafka.sasl.jaas.config.",
+        ),
+        (
+            {**_SECURED, "kafka.sasl.jaas.config": _PLAIN, "kafka.sasl.mechanism": "SCRAM-SHA-512"},
+            "sasl.mechanism: must be PLAIN with the PlainLoginModule of kafka.sasl.jaas.config.",
+        ),
+        (
+            {**_SECURED, "kafka.sasl.jaas.config": _PLAIN},
+            "sasl.mechanism: must be PLAIN with the PlainLoginModule of kafka.sasl.jaas.config.",
+        ),
+        (
+            {"kafka.sasl.jaas.config": _PLAIN, "kafka.sasl.mechanism": "PLAIN"},
+            "sasl.jaas.config: has no effect with kafka.security.protocol PLAINTEXT: write SASL_SSL there.",
+        ),
+    ],
+)
+def test_a_login_that_cannot_come_about(options: dict[str, str], problem: str) -> None:
+    """Kafka's clients would ask again and again, as if the broker were down."""
+    source = {"kafka": {"topics": ["t"], "kafka.bootstrap.servers": "b:1", **options}}
+
+    assert problems(minimal(source=source)) == [f"source.kafka.kafka.{problem}"]
+
+
+@pytest.mark.parametrize(
+    ("module", "mechanism"),
+    [
+        ("software.amazon.msk.auth.iam.IAMLoginModule", "AWS_MSK_IAM"),
+        ("com.sun.security.auth.module.Krb5LoginModule", ""),
+    ],
+)
+def test_a_login_of_a_plug_in_and_the_usual_mechanism(module: str, mechanism: str) -> None:
+    """A mechanism may come with a jar; Kerberos is what Kafka's clients take by themselves."""
+    named = {"kafka.sasl.mechanism": mechanism} if mechanism else {}
+    login = {**_SECURED, "kafka.sasl.jaas.config": f"{module} required;", **named}
+
+    found = parse(minimal(source={"kafka": {"topics": ["t"], "kafka.bootstrap.servers": "b:1", **login}})).source.kafka
+    assert found is not None
+    assert found.options == {"kafka.bootstrap.servers": "b:1", **login}
+
+
 def test_an_option_of_a_plug_in_reaches_kafka() -> None:
     """Login modules and interceptors read names of their own, which are like none of Kafka's."""
     source = {"kafka": {"topics": ["t"], "kafka.bootstrap.servers": "b:1", "kafka.oauth.token.endpoint.uri": "x"}}

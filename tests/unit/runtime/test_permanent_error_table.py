@@ -27,6 +27,11 @@ MISSING = "a class or a package is missing"
 DRIVER = 'put the jar of the JDBC driver of this database on this machine, and its path into "spark.jars"'
 NAMED = "asking again gives the same answer"
 CERTIFICATE = "check the certificates"
+DATES = "the server's certificate is out of its dates"
+TRUST = "check the server's certificate: kafka.ssl.truststore.*"
+CLIENT = "the broker ended the TLS handshake: check kafka.ssl.keystore.*"
+READ = "give this user the right Read on the topic"
+NO_SASL = "this listener takes no log-in by SASL"
 OPTIONS = "check the kafka.* options"
 EXPIRED = "the keys of the storage have expired, or it does not know them: renew s3.access-key-id of [catalog]"
 SCHEME = "check the scheme of catalog.warehouse"
@@ -39,20 +44,27 @@ LASTING: dict[tuple[System, str], list[str]] = {
     ],
     ("tls", CERTIFICATE): [
         "SunCertPathBuilderException", "ValidatorException", "CertPathValidatorException", "CertificateException",
-        "CertificateExpiredException", "CertificateNotYetValidException", "SSLPeerUnverifiedException",
+        "SSLPeerUnverifiedException",
     ],
+    ("tls", DATES): ["CertificateExpiredException", "CertificateNotYetValidException"],
     ("kafka", RIGHTS): [
-        "SaslAuthenticationException", "AuthenticationException", "TopicAuthorizationException",
-        "GroupAuthorizationException", "ClusterAuthorizationException", "AuthorizationException",
+        "SaslAuthenticationException", "AuthenticationException", "GroupAuthorizationException",
+        "ClusterAuthorizationException", "AuthorizationException",
     ],
+    ("kafka", READ): ["TopicAuthorizationException"],
+    ("kafka", NO_SASL): ["IllegalSaslStateException"],
     ("kafka", OPTIONS): [
         "ConfigException", "InvalidConfigurationException", "IllegalArgumentException", "LoginException",
-        "UnsupportedSaslMechanismException", "IllegalSaslStateException", "KeyStoreException",
+        "UnsupportedSaslMechanismException", "KeyStoreException",
         "UnrecoverableKeyException", "InvalidKeyException", "InvalidKeySpecException", "NoSuchAlgorithmException",
         "NoSuchFileException", "FileNotFoundException", "AccessDeniedException", "InvalidTopicException",
         "UnsupportedVersionException",
     ],
-    ("kafka", CERTIFICATE): ["SslAuthenticationException"],
+    ("kafka", TRUST): [
+        "SunCertPathBuilderException", "ValidatorException", "CertPathValidatorException", "CertificateException",
+        "SSLPeerUnverifiedException",
+    ],
+    ("kafka", CLIENT): ["SslAuthenticationException"],
     ("jdbc", DRIVER): ["SQLException 08001"],
     ("jdbc", RIGHTS): ["SQLSTATE 28", "SQLSTATE 42501", "SQLITE_READONLY", "SQLITE_PERM", "SQLITE_AUTH"],
     ("jdbc", NAMED): ["SQLSTATE 42", "SQLSTATE 3D", "SQLITE_NOTADB", "SQLITE_CORRUPT"],

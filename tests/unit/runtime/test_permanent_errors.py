@@ -28,7 +28,7 @@ class SparkException(Exception):
     [
         (AnalysisException("[DATA_SOURCE_NOT_FOUND] no kafka"), OutsideRefused, "Messages cannot be read: .*no kafka"),
         (PySparkImportError("[PACKAGE_NOT_INSTALLED] PyArrow >= 15"), OutsideRefused, "Messages cannot be read"),
-        (RuntimeError("TopicAuthorizationException: Not authorized: [t]"), OutsideRefused, "Hint: check the log-in"),
+        (RuntimeError("TopicAuthorizationException: Not authorized: [t]"), OutsideRefused, "Hint: give this user the"),
         (
             RuntimeError("Task 0 in stage 1.0 failed 4 times, most recent failure: ExecutorLostFailure (executor 3)"),
             TransientError,

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import socket
+import struct
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
 from applier.config.source import SourceSection
-from applier.consume.kafka.addresses import refuse_unreachable
+from applier.consume.kafka.addresses import other_protocol, refuse_unreachable
 from applier.consume.spark import KafkaTopics
 from applier.errors import OutsideRefused, TransientError, Unreachable
 from applier.runtime.outages import system_of
@@ -98,6 +100,44 @@ def test_what_is_no_host_and_port(servers: str) -> None:
 def test_addresses_as_kafka_takes_them(servers: str) -> None:
     """With the name of a listener before them, or of IPv6."""
     refuse_unreachable(servers)
+
+
+@pytest.mark.parametrize("answer", [b"", b"HTTP/1.1 400 Bad Request\r\n\r\n", struct.pack(">iih", 6, 1, 34)])
+def test_what_is_no_broker_shows_nothing(answer: bytes) -> None:
+    """A proxy whose broker is down closes the connection, or answers in words of its own."""
+    with socket.create_server(("127.0.0.1", 0)) as server, ThreadPoolExecutor(1) as beside:
+        answered = beside.submit(answer_each, server, answer, 2)
+
+        assert other_protocol(f"127.0.0.1:{server.getsockname()[1]}", "SASL_SSL") is None
+        answered.result()
+
+
+def test_a_broker_that_is_down_shows_nothing(closed: int) -> None:
+    """It is waited for, whatever the configuration says."""
+    assert other_protocol(f"127.0.0.1:{closed}", "SASL_SSL") is None
+
+
+def test_a_broker_that_is_down_leads_to_the_next(closed: int) -> None:
+    """Its answer has Kafka's error code 34, ILLEGAL_SASL_STATE, and the number of the request."""
+    with socket.create_server(("127.0.0.1", 0)) as server, ThreadPoolExecutor(1) as beside:
+        answered = beside.submit(answer_each, server, struct.pack(">iih", 6, 7_041_776, 34), 2)
+        at = f"127.0.0.1:{server.getsockname()[1]}"
+
+        refused = other_protocol(f"127.0.0.1:{closed},{at}", "SASL_SSL")
+        answered.result()
+    assert str(refused) == (
+        f"Kafka at {at} does not take kafka.security.protocol SASL_SSL: this listener takes plain text, without SASL. "
+        'Hint: write "kafka.security.protocol" = "PLAINTEXT" under [source.kafka].'
+    )
+
+
+def answer_each(server: socket.socket, answer: bytes, number: int) -> None:
+    """Give so many connections an answer, and close them."""
+    for _ in range(number):
+        connection, _ = server.accept()
+        with connection:
+            connection.recv(2**16)
+            connection.sendall(answer)
 
 
 def test_a_broker_that_was_reached_is_not_looked_for_again(monkeypatch: pytest.MonkeyPatch) -> None:
