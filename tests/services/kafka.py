@@ -6,6 +6,7 @@ import base64
 import os
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -41,6 +42,28 @@ log.cleaner.backoff.ms=500
 message.max.bytes=10485760
 """
 
+PLAIN = "org.apache.kafka.common.security.plain.PlainLoginModule"
+
+_SECURED = """\
+listeners=PLAINTEXT://127.0.0.1:{port},SASL_SSL://127.0.0.1:{secured},CONTROLLER://127.0.0.1:{controller}
+advertised.listeners=PLAINTEXT://127.0.0.1:{port},SASL_SSL://127.0.0.1:{secured}
+listener.security.protocol.map=PLAINTEXT:PLAINTEXT,SASL_SSL:SASL_SSL,CONTROLLER:PLAINTEXT
+sasl.enabled.mechanisms=PLAIN
+listener.name.sasl_ssl.plain.sasl.jaas.config={module} required user_{user}="{password}";
+ssl.keystore.location={store}
+ssl.keystore.password={store_password}
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Login:
+    """A user of a broker, and the PKCS12 file with the broker's key."""
+
+    user: str
+    password: str
+    store: Path
+    store_password: str
+
 
 class Broker:
     """One Kafka broker whose data outlives a stop and a start.
@@ -48,17 +71,24 @@ class Broker:
     Args:
         folder: Its data, configuration and log.
         heap: Largest heap of its JVM.
+        login: What lets a user log in by TLS as well.
 
     Attributes:
+        secured: Value for `bootstrap.servers` of the user that logs in.
         bootstrap: Value for `bootstrap.servers`.
     """
 
-    def __init__(self, folder: Path, heap: str = "512m") -> None:
-        port, controller = free_ports(2)
-        self.bootstrap = f"127.0.0.1:{port}"
+    def __init__(self, folder: Path, heap: str = "512m", login: Login | None = None) -> None:
+        port, controller, secured = free_ports(3)
+        self.bootstrap, self.secured = f"127.0.0.1:{port}", f"127.0.0.1:{secured}"
         classes = ["-cp", os.pathsep.join(map(str, jars.fetch("kafka", LOCK)))]
         settings = folder / "server.properties"
-        settings.write_text(_PROPERTIES.format(port=port, controller=controller, folder=folder), encoding="utf-8")
+        properties = _PROPERTIES.format(port=port, controller=controller, folder=folder)
+        if login is not None:
+            # Of two lines with one key the last one counts.
+            names = {"port": port, "controller": controller, "secured": secured, "module": PLAIN}
+            properties += _SECURED.format(**names, **asdict(login))
+        settings.write_text(properties, encoding="utf-8")
         cluster = base64.urlsafe_b64encode(os.urandom(16)).decode().rstrip("=")
         run_java([*classes, "kafka.tools.StorageTool", "format", f"--cluster-id={cluster}", "-c", str(settings)])
         quiet = "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn"
@@ -117,9 +147,9 @@ def send(address: str, records: Iterable[Mapping[str, Any]], topic_prefix: str =
 
 
 @contextmanager
-def broker(folder: Path, heap: str = "512m") -> Iterator[Broker]:
+def broker(folder: Path, heap: str = "512m", login: Login | None = None) -> Iterator[Broker]:
     """A running broker that is stopped at the end."""
-    running = Broker(folder, heap)
+    running = Broker(folder, heap, login)
     try:
         running.start()
         yield running
