@@ -184,7 +184,7 @@ def _make_key(store: Path, password: str) -> None:
 
 def _watched(hops: Hops, watch: SecretWatch, *options: str, command: str = "run") -> Ended:
     """Run a command to its end, while its processes, its open files and its page are looked at."""
-    applier = Applier(hops.config, hops.folder, *options, command=command)
+    applier = Applier(hops.config, hops.folder, *options, command=command, module="tests.recovery.impatient")
     with watch.over(applier.pid, hops.temporary):
         while applier.is_running:
             _look_at_page(hops.page, watch)

@@ -411,7 +411,8 @@ def _error_body(parsed: Any, status: int) -> tuple[int, str]:
 
 def _tls_error(endpoint: Endpoint, error: requests.exceptions.SSLError) -> Exception:
     """A certificate that is not trusted stays so; a handshake that broke off may succeed later."""
-    if "certificate" not in str(error).lower():
+    said = str(error).lower()
+    if "certificate" not in said and "alert handshake failure" not in said:
         return _Unavailable(f"{endpoint.url} gives {type(error).__name__}")
     what = f"The certificate of schema registry {endpoint.url} is not accepted, or it does not accept ours."
     return RegistryError(what, "set [registry] ca to the authority's PEM file, and client_cert and client_key.")
