@@ -126,9 +126,9 @@ def send(address: str, records: Iterable[Mapping[str, Any]], topic_prefix: str =
 
 
 @contextmanager
-def broker(folder: Path, heap: str = "512m") -> Iterator[Broker]:
-    """A running broker that is stopped at the end."""
-    running = Broker(folder, heap)
+def broker(folder: Path, heap: str = "512m", **options: Any) -> Iterator[Broker]:
+    """A running broker that is stopped at the end; options as of `Broker`."""
+    running = Broker(folder, heap, **options)
     try:
         running.start()
         yield running

@@ -7,8 +7,11 @@ retries, and errors in one sentence.
 from __future__ import annotations
 
 import json
+import socket
+import threading
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar
 from urllib.parse import quote
@@ -16,7 +19,10 @@ from urllib.parse import quote
 import msgspec
 import requests
 import tenacity
+from requests.adapters import HTTPAdapter
 from requests.auth import HTTPBasicAuth
+from urllib3 import HTTPConnectionPool, HTTPResponse, HTTPSConnectionPool
+from urllib3.connection import HTTPConnection, HTTPSConnection
 from urllib3.exceptions import HTTPError
 
 from applier.errors import RegistryDenied, RegistryError, SchemaUnknown, TransientError
@@ -205,7 +211,11 @@ class RegistryHttp:
         self._settings = settings
         self._sleep = sleep
         self._session = requests.Session()
-        self._session.headers.update({"Accept": f"{_MEDIA}, application/json", "Content-Type": _MEDIA})
+        # Compressed, a few bytes of an answer could fill the memory.
+        media = {"Accept": f"{_MEDIA}, application/json", "Content-Type": _MEDIA, "Accept-Encoding": "identity"}
+        self._session.headers.update(media)
+        for scheme in ("http://", "https://"):
+            self._session.mount(scheme, _BoundedAdapter())
         self._first = 0
         self._is_down = False
 
@@ -267,6 +277,8 @@ class RegistryHttp:
                 # Set here and not on the session, whose own value REQUESTS_CA_BUNDLE of the environment would replace.
                 verify=settings.ca or True,
                 cert=settings.certificate,
+                # The log-in is for this server and no other.
+                allow_redirects=False,
                 stream=True,
             )
             with response:
@@ -282,6 +294,54 @@ class RegistryHttp:
             wait = asked_pause(response.headers.get("Retry-After"))
             raise _Unavailable(f"{endpoint.url} answers {response.status_code}", wait)
         return response.status_code, content
+
+
+class _Connection(HTTPConnection):
+    """Waits for the head of an answer as long as for one of its bytes: each byte would renew that wait."""
+
+    def getresponse(self) -> HTTPResponse:  # type: ignore[override]  # as urllib3 has it
+        """See urllib3."""
+        is_late = threading.Event()
+        end = threading.Timer(float(self.timeout or MAX_WAIT_SECONDS), _shut, [self.sock, is_late])
+        end.daemon = True
+        end.start()
+        try:
+            answer = super().getresponse()
+        finally:
+            end.cancel()
+        if is_late.is_set():
+            # What came until then passes for a whole head.
+            answer.close()
+            raise TimeoutError
+        return answer
+
+
+class _TlsConnection(_Connection, HTTPSConnection):
+    """The same over TLS."""
+
+
+class _Pool(HTTPConnectionPool):
+    ConnectionCls = _Connection
+
+
+class _TlsPool(HTTPSConnectionPool):
+    ConnectionCls = _TlsConnection
+
+
+class _BoundedAdapter(HTTPAdapter):
+    """Makes connections that wait for no head of an answer for ever."""
+
+    def init_poolmanager(self, *args: Any, **options: Any) -> None:
+        """See `requests`."""
+        super().init_poolmanager(*args, **options)
+        self.poolmanager.pool_classes_by_scheme = {"http": _Pool, "https": _TlsPool}
+
+
+def _shut(connection: socket.socket, is_late: threading.Event) -> None:
+    is_late.set()
+    with suppress(OSError):  # The other side may have ended it.
+        # Of an encrypted one too: its own method would take from the thread that reads what it reads with.
+        socket.socket.shutdown(connection, socket.SHUT_RDWR)
 
 
 def _log_in(endpoint: Endpoint, token: str | None) -> Callable[[requests.PreparedRequest], requests.PreparedRequest]:
@@ -308,7 +368,7 @@ def _wait(state: tenacity.RetryCallState) -> float:
 def _read(response: requests.Response, endpoint: Endpoint, seconds: float) -> bytes:
     """The body. A server that sends a byte now and then renews the wait for the next one, but not the one for all."""
     content, deadline = bytearray(), time.monotonic() + seconds
-    while chunk := response.raw.read1(64 * 1024, decode_content=True):
+    while chunk := response.raw.read1(64 * 1024, decode_content=False):
         content += chunk
         if len(content) > MAX_ANSWER_BYTES:
             what = f"Schema registry {endpoint.url} answers with more than {MAX_ANSWER_BYTES} bytes."
@@ -330,6 +390,9 @@ def _answer(url: str, status: int, content: bytes) -> Any:
             what = f"Schema registry {url} answers {status} with something that is not JSON."
             raise RegistryError(what, "check that [registry] url has the registry's path, such as /apis/ccompat/v7.")
         return parsed
+    if 300 <= status < 400:
+        what = f"Schema registry {url} answers {status}, which leads to another address."
+        raise RegistryError(what, "set [registry] url to the address of the registry itself; no log-in goes elsewhere.")
     code, message = _error_body(parsed, status)
     what = f"Schema registry {url} answers {status}{f' ({code})' if code != status else ''}: {message}"
     # A 404 without a code of its own comes from something that is no registry.
@@ -348,7 +411,8 @@ def _error_body(parsed: Any, status: int) -> tuple[int, str]:
 
 def _tls_error(endpoint: Endpoint, error: requests.exceptions.SSLError) -> Exception:
     """A certificate that is not trusted stays so; a handshake that broke off may succeed later."""
-    if "certificate" not in str(error).lower():
+    said = str(error).lower()
+    if "certificate" not in said and "alert handshake failure" not in said:
         return _Unavailable(f"{endpoint.url} gives {type(error).__name__}")
     what = f"The certificate of schema registry {endpoint.url} is not accepted, or it does not accept ours."
     return RegistryError(what, "set [registry] ca to the authority's PEM file, and client_cert and client_key.")
