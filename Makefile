@@ -9,7 +9,7 @@ NO_JVM := not (spark or kafka or registry or s3 or tidb or browser or recovery o
 
 .DEFAULT_GOAL := help
 .PHONY: help setup demo demo-live test test-unit test-integration test-recovery test-recorded soak soak-storage fuzz services check lint types imports structure generated fmt \
-        bench bench-cluster bench-quick schemas readers picture lock clean
+        bench bench-cluster bench-quick schemas readers picture lock audit sbom clean
 
 ##@ Start
 
@@ -124,6 +124,21 @@ picture: $(READY) services ## Take the picture of the page anew that the README 
 
 lock: ## Pin all packages anew after a change of the dependencies in pyproject.toml (needs uv)
 	@deploy/lock.sh
+
+AUDIT := .venv-audit/bin
+
+$(AUDIT)/cyclonedx-py:
+	@test -x $(AUDIT)/python || $(PYTHON) -m venv .venv-audit
+	@$(AUDIT)/python -m pip install --quiet --upgrade pip
+	@$(AUDIT)/python -m pip install --quiet --group audit
+
+audit: $(READY) $(AUDIT)/cyclonedx-py ## Look for known weaknesses of the packages of the image (needs a network)
+	@$(AUDIT)/pip-audit --requirement deploy/requirements.lock --require-hashes --disable-pip --strict
+
+sbom: $(READY) $(AUDIT)/cyclonedx-py ## Write build/sbom-python.json and build/sbom-jars.json (CycloneDX), of the packages and jars of the image
+	@mkdir -p build
+	@$(AUDIT)/cyclonedx-py requirements deploy/requirements.lock --output-reproducible --of JSON -o build/sbom-python.json
+	@$(AUDIT)/python deploy/sbom_jars.py applier/runtime/jvm/jars.xml applier/runtime/jvm/jars.sha256 > build/sbom-jars.json
 
 clean: ## Remove what tests and tools leave behind; .venv and the jar cache stay
 	rm -rf .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache build dist spark-warehouse

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
+from uuid import uuid4
 
 import pytest
 import requests
@@ -30,8 +31,6 @@ from tests.services.s3 import ObjectStore, s3_server
 pytestmark = [pytest.mark.s3, pytest.mark.kafka, pytest.mark.timeout(600)]
 
 SCENARIO, VARIANT = "pk", "avro-before-value"
-
-BUCKET = "secrets"
 
 SECRETS = {
     name: f"sEcReT-{name}-5f1c9e"
@@ -74,6 +73,9 @@ class Hops:
     def __init__(self, kafka: str, registry: FakeRegistry, s3: ObjectStore, sink: Sink, folder: Path) -> None:
         self.kafka, self.registry, self.s3, self.sink, self.folder = kafka, registry, s3, sink, folder
         self.page = free_ports(1)[0]
+        # What earlier servers of this process hold, this one shows as well.
+        self.bucket = f"secrets-{uuid4().hex}"
+        s3.create_bucket(self.bucket)
         self.temporary = folder / "tmp"
         self.temporary.mkdir()
         given = folder / "given"
@@ -100,7 +102,7 @@ class Hops:
         keys = {"s3.access-key-id": secret["s3-key"], "s3.secret-access-key": secret["s3-secret"]}
         few = {"s3.retry.num-retries": "1", "s3.retry.min-wait-ms": "1", "s3.retry.max-wait-ms": "5"}
         lake = {"name": "lake", "type": "jdbc", "uri": f"jdbc:sqlite:{self.folder}/catalog.db"}
-        lake |= {"warehouse": f"s3://{BUCKET}/lake", **self.s3.catalog_properties, **keys, **few}
+        lake |= {"warehouse": f"s3://{self.bucket}/lake", **self.s3.catalog_properties, **keys, **few}
         lake |= {"token": secret["catalog-token"], "credential": secret["catalog-credential"]}
         return {
             "changefeed": {"name": "secrets", "protocol": "avro"},
@@ -129,8 +131,8 @@ class Hops:
     def files(self) -> Iterator[tuple[str, bytes]]:
         """What the run left behind: objects of the lake, and files but for those that were given."""
         client = self.s3.client()
-        for key in self.s3.keys(BUCKET):
-            yield key, client.get_object(Bucket=BUCKET, Key=key)["Body"].read()
+        for key in self.s3.keys(self.bucket):
+            yield key, client.get_object(Bucket=self.bucket, Key=key)["Body"].read()
         for file in self.folder.rglob("*"):
             if file.is_file() and file.parent.name not in ("given", "kafka") and "data" not in file.parts:
                 yield file.name, file.read_bytes()
@@ -181,7 +183,6 @@ def hops(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Hops]:
     listener = _LISTENER.format(module=_PLAIN, password=SECRETS["kafka"], store=store, store_password=password)
     options: dict[str, Any] = {"listeners": {"LOGIN": port}, "settings": listener}
     with broker(tmp_path / "kafka", **options) as kafka, fake_registry() as registry, s3_server() as s3:
-        s3.create_bucket(BUCKET)
         produce(kafka.bootstrap, recordings.records(SCENARIO, VARIANT), topic_prefix="")
         for entry in recordings.registry(SCENARIO, VARIANT):
             registry.on(f"/schemas/ids/{entry['id']}", Answer(200, {"schema": entry["schema"]}))
