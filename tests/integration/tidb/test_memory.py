@@ -159,6 +159,24 @@ def test_checksums_change_with_each_cell(tidb: Tidb) -> None:
     assert changed > 80
 
 
+def test_a_cell_too_long_for_a_checksum_is_no_null(tidb: Tidb) -> None:
+    """The server shows NULL for a text that it puts together, if it is longer than max_allowed_packet now is."""
+    ranged.create(tidb, DATABASE)
+    name = TableName(DATABASE, "long")
+    tidb.run(
+        f"CREATE TABLE {DATABASE}.long (id int PRIMARY KEY, a mediumtext)",
+        f"INSERT INTO {DATABASE}.long VALUES (1, REPEAT('a', 2000000)), (2, NULL)",
+    )
+    tidb.run("SET GLOBAL max_allowed_packet = 1048576")
+    try:
+        found = PieceReader(_reader(tidb, name), 5, 0).checksums([Piece(None, None), Piece(("2",), None)])
+    finally:
+        tidb.run("SET GLOBAL max_allowed_packet = 67108864")
+
+    assert found[0] is None
+    assert found[1] is not None
+
+
 def _shown(tidb: Tidb, name: TableName) -> tuple[str, str]:
     """The rows of a table as the reader gets them, and their checksum."""
     reader = _reader(tidb, name)
