@@ -18,6 +18,10 @@ class ColumnMissing(TableMismatch):
     """A table has no column of a name that the other side has."""
 
 
+class FileTwice(TableMismatch):
+    """A table has a data file more than once, so that its rows count more than once."""
+
+
 def schemas_at(table: Table, snapshot_id: int | None, *, is_shown: bool) -> list[TableSchema]:
     """The schemas that a table may have had when it showed a snapshot, the likeliest first.
 

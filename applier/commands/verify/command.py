@@ -19,7 +19,7 @@ from applier.commands.control_reader import newest_checkpoint
 from applier.commands.load.outlook import meant
 from applier.commands.status.command import status
 from applier.commands.verify.against import LATER, Other, OtherSide, OtherTable, find, is_table, other_table
-from applier.commands.verify.columns import ColumnMissing, schemas_at
+from applier.commands.verify.columns import ColumnMissing, FileTwice, schemas_at
 from applier.commands.verify.memory import Memory, refuse_unremembered, without_counters
 from applier.commands.verify.report import TableVerdict, VerifyReport
 from applier.commands.verify.sides import Side, snapshot_side
@@ -134,9 +134,9 @@ class _Checks:
     ) -> TableVerdict:
         try:
             other = self.other.prepared(name, table, schemas, self.config.type_rules)
-        except ColumnMissing as error:
+            own = snapshot_side(table, unknown.snapshot_id, other.schema.fields)
+        except (ColumnMissing, FileTwice) as error:
             return self._explained(replace(unknown, state="different"), error.what, self._way_out(name))
-        own = snapshot_side(table, unknown.snapshot_id, other.schema.fields)
         if self.memory is not None and (same := self._remembered(self.memory, table, other, own)) is not None:
             rows = same.iceberg.rows
             return replace(unknown, state="equal", rows=rows, upstream_rows=rows, rows_read=same.read)

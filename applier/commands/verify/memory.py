@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 import re
 import secrets
 from collections.abc import Mapping, Sequence
@@ -109,11 +108,14 @@ class Memory:
         """
         plain = {"meaning": self.meaning, "seed": self.seed}
         text = json.dumps({**plain, "pieces": _merged(self.pieces), "groups": self.groups})
-        part = self.path.with_suffix(f".{os.getpid()}.part")
+        # Process ids are no names: in containers that share the folder they are the same.
+        part = self.path.with_suffix(f".{secrets.token_hex(8)}.part")
         try:
             part.write_text(f"{text}\n{_digest(text)}", "ascii")
             part.replace(self.path)
         except OSError as error:
+            with suppress(OSError):
+                part.unlink()
             raise ConfigError([f"--memory {self.path.parent}: it cannot be written ({reason_of(error)})."]) from None
 
     def forget(self) -> None:

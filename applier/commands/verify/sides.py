@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol
@@ -10,6 +11,7 @@ import numpy as np
 import pyarrow as pa
 
 from applier.changefeed.packing import packed
+from applier.commands.verify.columns import FileTwice
 from applier.errors import OutsideRefused
 from applier.pipeline.load.spark import PART_BYTES, Reader
 from applier.sink.format.storage import Storage
@@ -110,6 +112,7 @@ def snapshot_side(table: Table, snapshot_id: int | None, fields: Sequence[Field]
 
     Raises:
         OutsideRefused: Python does not reach the files of the table.
+        FileTwice: The snapshot has one of them more than once, as a commit leaves it that was repeated.
         TableMismatch: They are in a form that is not read.
         TransientError: The snapshot has expired, or the catalog does not answer.
     """
@@ -118,7 +121,11 @@ def snapshot_side(table: Table, snapshot_id: int | None, fields: Sequence[Field]
         what = f"Table {table} cannot be verified: Python does not reach its files at {table.location}."
         hint = "Install the package that PyIceberg needs for them, and set its properties under [catalog]."
         raise OutsideRefused(what, hint)
-    index = read_index(str(table), snapshot_id, (), table.scan_past)
+    files = [] if snapshot_id is None else table.scan_past(snapshot_id)
+    index = read_index(str(table), snapshot_id, (), lambda *_: files)
+    if len(index.files) < len(files):
+        (path, times), *_ = Counter(file.path for file in files).most_common(1)
+        raise FileTwice(f"Table {table} holds data file {path} {times} times, and each time its rows count.")
     parts = _parts([*index.files.values()], lambda indexed: indexed.file.size)
     return Side(SnapshotReader(storage, tuple(fields)), parts)
 

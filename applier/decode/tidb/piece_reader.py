@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from applier.decode.tidb.range_reader import RangeReader, cell
 from applier.decode.tidb.session import Session, session
-from applier.decode.tidb.table_ranges import ROW_ID, Bound, TableRange
+from applier.decode.tidb.table_ranges import ROW_ID, Bound, TableRange, quoted
 from applier.decode.tidb.tidb_export import place
 
 MOST_PIECES = 1024
@@ -93,7 +93,8 @@ class PieceReader:
         """Each column as bytes that no other value has, NULL included, and that cannot be those of its neighbours."""
         for column in self.reader.columns:
             shown = f"CAST({cell(column)} AS BINARY)"
-            yield f"IFNULL(CONCAT(LENGTH({shown}), ':', {shown}), '-')"
+            # CONCAT is NULL for a text that is too long as well: that NULL must become one of the whole row.
+            yield f"IF({quoted(column.name)} IS NULL, '-', CONCAT(LENGTH({shown}), ':', {shown}))"
 
 
 def can_be_cut(reader: RangeReader) -> bool:

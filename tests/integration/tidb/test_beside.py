@@ -7,7 +7,9 @@ import gzip
 import json
 import random
 from collections.abc import Iterator
+from dataclasses import replace
 from functools import partial
+from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -19,6 +21,7 @@ from applier.commands.verify import command
 from applier.commands.verify.against import find
 from tests.integration.tidb.feed import now, replay
 from tests.integration.tidb.test_verify import verified
+from tests.replay import Replay
 from tests.services.tidb import Tidb
 
 if TYPE_CHECKING:
@@ -51,8 +54,8 @@ def change(commit_ts: int, kind: str, row: Row, old: Row | None = None) -> dict[
     return message(kind, commit_ts, **types, data=[texts[0]], old=texts[1] and [texts[1]])
 
 
-def history(tidb: Tidb) -> Iterator[dict[str, Any]]:
-    """Change a table in rounds, each with a watermark; what a feed says of it."""
+def history(tidb: Tidb, lost: float = 0) -> Iterator[dict[str, Any]]:
+    """Change a table in rounds, each with a watermark; what a feed says of it, but for so many of the changes."""
     dice, columns = random.Random(7), ["id", "a", "b"]
     create = "CREATE TABLE t (id int PRIMARY KEY, a int, b int)"
     tidb.run(f"DROP DATABASE IF EXISTS {NAME}", f"CREATE DATABASE {NAME}", f"USE {NAME}", create)
@@ -87,7 +90,7 @@ def history(tidb: Tidb) -> Iterator[dict[str, Any]]:
                 changes.append(("INSERT" if old is None else "UPDATE", row, old))
             tidb.run(f"USE {NAME}", *(_statement(kind, row) for kind, row, _ in changes))
             ts = now(tidb)
-            yield from (change(ts, *each) for each in changes)
+            yield from (change(ts, *each) for each in changes if dice.random() >= lost)
         yield message("TIDB_WATERMARK", ts)
 
 
@@ -98,19 +101,25 @@ def _statement(kind: str, row: Row) -> str:
     return f"REPLACE INTO t ({', '.join(row)}) VALUES ({cells})"
 
 
+def replayed(name: str, sent: Iterator[dict[str, Any]], tidb: Tidb, lake: dict[str, str], folder: Path) -> Replay:
+    """A changefeed whose feed is these messages, a few in each step."""
+    found = replay(name, 1, {"url": f"mysql://root@127.0.0.1:{tidb.port}"}, lake, folder)
+    found.raw["source"]["messages_per_step"] = 13
+    found.raw["tables"]["include"] = [f"{NAME}.*"]
+    with gzip.open(folder / "feed.jsonl.gz", "wt") as file:
+        for offset, one in enumerate(sent):
+            value = base64.b64encode(json.dumps(one).encode()).decode()
+            place = {"topic": "feed", "partition": 0, "offset": offset, "timestamp": 1, "key": None, "headers": []}
+            file.write(json.dumps({**place, "value": value}) + "\n")
+    return found
+
+
 @pytest.mark.soak
 def test_what_is_compared_is_as_of_the_checkpoint(
     tidb: Tidb, spark: SparkSession, lake: dict[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """However many steps come between the checkpoint and the rows, and through DDL of each kind."""
-    found = replay("verifybeside", 1, {"url": f"mysql://root@127.0.0.1:{tidb.port}"}, lake, tmp_path)
-    found.raw["source"]["messages_per_step"] = 13
-    found.raw["tables"]["include"] = [f"{NAME}.*"]
-    with gzip.open(tmp_path / "feed.jsonl.gz", "wt") as file:
-        for offset, sent in enumerate(history(tidb)):
-            value = base64.b64encode(json.dumps(sent).encode()).decode()
-            place = {"topic": "feed", "partition": 0, "offset": offset, "timestamp": 1, "key": None, "headers": []}
-            file.write(json.dumps({**place, "value": value}) + "\n")
+    found = replayed("verifybeside", history(tidb), tidb, lake, tmp_path)
     moments = set[int]()
     with found.running(spark) as pipeline:
         turn, heads = Follower(pipeline).turn, status._tables
@@ -127,12 +136,36 @@ def test_what_is_compared_is_as_of_the_checkpoint(
             # The heads of the tables, and then their upstream.
             monkeypatch.setattr(status, "_tables", partial(later, heads))
             monkeypatch.setattr(command, "find", partial(later, find))
-            # Every second time with what the one before, through steps and DDL, has left.
-            memory = tmp_path / "memory" if number % 2 else None
-            report = verified(found, memory=memory)
+            report = verified(found)
             assert [(table.state, table.because) for table in report.tables] == [("equal", "")], (number, report)
-            assert (report.tables[0].rows_read is not None) == bool(memory)
             moments.add(report.resolved_ts)
             turn()
 
     assert len(moments) > 10
+
+
+@pytest.mark.soak
+def test_a_memory_changes_no_verdict(tidb: Tidb, spark: SparkSession, lake: dict[str, str], tmp_path: Path) -> None:
+    """Through rounds in which the feed loses rows and brings them again, another writer takes some, and DDL of all."""
+    found = replayed("verifyremembered", history(tidb, 0.005), tidb, lake, tmp_path)
+    memory, dice = tmp_path / "memory", random.Random(3)
+    seen = list[tuple[str, bool]]()
+    with found.running(spark) as pipeline:
+        turn = Follower(pipeline).turn
+        while pipeline.state.resolved_ts < 2:
+            turn()
+        for _ in range(40):
+            if dice.random() < 0.05:
+                spark.sql(f"DELETE FROM lake.verifyremembered__{NAME}.t WHERE id % 60 = {dice.randrange(60)}")
+            with_it, plain = verified(found, memory=memory), verified(found)
+            for one, other in zip(with_it.tables, plain.tables, strict=True):
+                assert replace(one, rows_read=None) == other
+                is_short = one.rows_read is not None and one.rows_read < 2 * (one.rows or 0)
+                seen.append((one.state, is_short))
+            if dice.random() < 0.8:
+                turn()
+
+    states = [state for state, _ in seen]
+    assert states.count("different") > 2
+    assert sum(is_short for _, is_short in seen) > 5, seen
+    assert ("different", "equal") in set(pairwise(states))

@@ -13,16 +13,19 @@ from applier.changefeed.table import TableName
 from applier.changefeed.types import TypeRules
 from applier.commands.verify.against import Upstream
 from applier.commands.verify.memory import KnownPiece, Memory, Total
+from applier.commands.verify.repair import repaired
 from applier.commands.verify.report import TableVerdict
 from applier.commands.verify.row_hash import RowHash
 from applier.commands.verify.sides import UpstreamReader
 from applier.commands.verify.totals import KnownAt, PartTotals, PieceTask
+from applier.config import settings
 from applier.decode.tidb.piece_reader import Piece, PieceReader
 from applier.decode.tidb.range_reader import RangeReader
 from applier.decode.tidb.table_ranges import TableRange
 from applier.decode.tidb.tidb_export import TidbExport
 from applier.pipeline.load.loading import reader_of
 from applier.sink.format.types import TableSchema, schema_json
+from applier.sink.iceberg.catalog import Catalog
 from tests.integration.tidb import corpus, feed, ranged
 from tests.integration.tidb.feed import now
 from tests.integration.tidb.test_verify import KEYS, brought, follow, verified
@@ -32,7 +35,7 @@ from tests.services.tidb import Tidb
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-DATABASE, TYPES = KEYS, "remembered_types"
+DATABASE, TYPES, TWICE = KEYS, "remembered_types", "verified_twice"
 
 
 def found_by(found: Replay, memory: Path) -> Mapping[str, TableVerdict]:
@@ -76,6 +79,37 @@ def test_a_later_run_reads_what_has_changed_alone(
         counts = {name: {kind: n for kind, n in table.counts.items() if n} for name, table in seen.items()}
         assert {name: own for name, own in counts.items() if own} == wanted
     assert {third[name].rows_read for name in third.keys() - wanted.keys() - {"members"}} == {0}
+
+
+def test_a_data_file_that_a_table_has_twice_is_a_difference(
+    tidb: Tidb, spark: SparkSession, lake: dict[str, str], tmp_path: Path
+) -> None:
+    """As a writer leaves it that repeats a commit; Iceberg shows its rows twice."""
+    tidb.run(
+        f"DROP DATABASE IF EXISTS {TWICE}", f"CREATE DATABASE {TWICE}", f"CREATE TABLE {TWICE}.t (id int PRIMARY KEY)"
+    )
+    tidb.run(f"INSERT INTO {TWICE}.t VALUES (1), (2)")
+    at = now(tidb)
+    found = brought("verifytwice", at, at + 1, tidb, spark, lake, tmp_path, [f"{TWICE}.*"])
+    assert [table.state for table in verified(found, memory=tmp_path / "memory").tables] == ["equal"]
+    table = Catalog(spark, "lake").load(("verifytwice__" + TWICE, "t"))
+    assert table is not None
+    append = table.handle.newAppend()
+    for task in table.java.items(table.handle.newScan().planFiles()):
+        append.appendFile(task.file())
+    append.commit()
+
+    assert spark.sql(f"SELECT * FROM lake.verifytwice__{TWICE}.t").count() == 4
+    for memory in (tmp_path / "memory", None):
+        (verdict,) = (report := verified(found, memory=memory)).tables
+        assert verdict.state == "different"
+        assert verdict.because.startswith(f"Table verifytwice__{TWICE}.t holds data file ")
+        assert verdict.because.endswith(" 2 times, and each time its rows count.")
+
+    assert repaired(settings.parse(found.raw), report, lambda _: None) is not None
+    follow(found, spark)
+    assert [table.state for table in verified(found, memory=tmp_path / "memory").tables] == ["equal"]
+    assert spark.sql(f"SELECT * FROM lake.verifytwice__{TWICE}.t").count() == 2
 
 
 class Side:
@@ -157,6 +191,24 @@ def test_checksums_change_with_each_cell(tidb: Tidb) -> None:
         assert len({rows for rows, _ in seen}) == len({sums for _, sums in seen}) == len(seen), name
         changed += len(seen) - 1
     assert changed > 80
+
+
+def test_a_cell_too_long_for_a_checksum_is_no_null(tidb: Tidb) -> None:
+    """The server shows NULL for a text that it puts together, if it is longer than max_allowed_packet now is."""
+    ranged.create(tidb, DATABASE)
+    name = TableName(DATABASE, "long")
+    tidb.run(
+        f"CREATE TABLE {DATABASE}.long (id int PRIMARY KEY, a mediumtext)",
+        f"INSERT INTO {DATABASE}.long VALUES (1, REPEAT('a', 2000000)), (2, NULL)",
+    )
+    tidb.run("SET GLOBAL max_allowed_packet = 1048576")
+    try:
+        found = PieceReader(_reader(tidb, name), 5, 0).checksums([Piece(None, None), Piece(("2",), None)])
+    finally:
+        tidb.run("SET GLOBAL max_allowed_packet = 67108864")
+
+    assert found[0] is None
+    assert found[1] is not None
 
 
 def _shown(tidb: Tidb, name: TableName) -> tuple[str, str]:

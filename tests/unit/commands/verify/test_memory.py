@@ -128,6 +128,32 @@ def test_a_folder_that_cannot_be_written_is_refused(tmp_path: Path) -> None:
         Memory(tmp_path / "gone" / "x.json", "").save()
 
 
+def test_two_that_write_at_once_do_not_disturb_each_other(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As two containers do whose processes have the same id: the folder has what the last of them found."""
+    own, write = Memory.of(tmp_path, "t", ()), Path.write_text
+
+    def beside(path: Path, *given: Any) -> int:
+        written = write(path, *given)
+        monkeypatch.undo()
+        Memory(own.path, own.meaning, 4, PIECES[1:]).save()
+        return written
+
+    monkeypatch.setattr(Path, "write_text", beside)
+    Memory(own.path, own.meaning, 3, PIECES).save()
+
+    assert Memory.of(tmp_path, "t", ()).seed == 3
+    assert [file.name for file in tmp_path.iterdir()] == [own.path.name]
+
+
+def test_what_could_not_be_written_leaves_nothing_behind(tmp_path: Path) -> None:
+    """A disk that was full has room for what comes next."""
+    own = Memory.of(tmp_path, "t", ())
+    own.path.mkdir()
+    with pytest.raises(ConfigError, match="it cannot be written"):
+        own.save()
+    assert [*tmp_path.iterdir()] == [own.path]
+
+
 class Lake:
     """A data file of many row groups, read as a task reads it."""
 
