@@ -68,7 +68,7 @@ class Memory:
         meaning: A digest of what decides how rows are read and hashed; knowledge of another meaning is none.
         seed: That of all hashes of rows, and of TiDB's checksums.
         pieces: All of TiDB's table; () for nothing.
-        groups: Those of data files, in order, by path.
+        groups: Those of data files, in order, by `totals.key_of` them.
     """
 
     path: Path

@@ -16,7 +16,7 @@ from applier.commands.verify.digest import Digest, found
 from applier.commands.verify.memory import Memory, Total
 from applier.commands.verify.row_hash import RowHash
 from applier.commands.verify.sides import Side, SideReader, SnapshotReader, UpstreamReader
-from applier.commands.verify.totals import GroupTask, KnownAt, PartTotals, PieceTask, TotalTask
+from applier.commands.verify.totals import GroupTask, KnownAt, PartTotals, PieceTask, TotalTask, key_of
 from applier.decode.tidb.piece_reader import Piece, PieceReader, can_be_cut
 from applier.decode.tidb.range_reader import RangeReader
 from applier.decode.tidb.table_ranges import Bound
@@ -163,7 +163,7 @@ def totals(
     known: Sequence[KnownAt] = memory.known() or [(Piece(*ends), None) for ends in pairwise([None, *bounds, None])]
     step = -(-len(known) // _MOST_PARTS)
     parts: list[tuple[int, Any]] = [(0, known[at : at + step]) for at in range(0, len(known), step)]
-    parts += [(1, [(it, memory.groups.get(it.file.path, ())) for it in part]) for part in sides[1].parts]
+    parts += [(1, [(it, memory.groups.get(key_of(it), ())) for it in part]) for part in sides[1].parts]
     found = PartTotals()
     for outcome in map_in_tasks(session, f"compare table {name}", TotalTask(tasks), parts):
         found.add(outcome)

@@ -23,7 +23,7 @@ KnownAt: TypeAlias = tuple[Piece, KnownPiece | None]
 
 @dataclass(slots=True)
 class PartTotals:
-    """What a task, or all of them, found: pieces, groups by path, and how many rows were read for them."""
+    """What a task, or all of them, found: pieces, groups by `key_of` their file, and the rows that were read."""
 
     pieces: list[KnownPiece] = field(default_factory=list)
     groups: dict[str, Sequence[KnownGroup]] = field(default_factory=dict)
@@ -90,7 +90,7 @@ class GroupTask:
             if not known or any(_digest(dead) != group.dead for dead, group in zip(own, known, strict=True)):
                 found.add(self._read(indexed, known))
             else:
-                found.groups[indexed.file.path] = known
+                found.groups[key_of(indexed)] = known
         return found
 
     def _read(self, indexed: IndexedFile, known: Sequence[KnownGroup]) -> PartTotals:
@@ -105,7 +105,7 @@ class GroupTask:
                 total = total_of(self.reader.living(source, group, dead), self.hashing)
                 groups.append(KnownGroup(sizes[group], mark, total))
                 read += total.rows
-        return PartTotals([], {indexed.file.path: groups}, read)
+        return PartTotals([], {key_of(indexed): groups}, read)
 
     @staticmethod
     def _living(indexed: IndexedFile, sizes: Sequence[int]) -> Iterator[Positions]:
@@ -122,6 +122,11 @@ class TotalTask:
         """What it found."""
         number, work = part
         return self.tasks[number](work)
+
+
+def key_of(indexed: IndexedFile) -> str:
+    """What a data file is known by."""
+    return f"{indexed.file.size} {indexed.file.path}"
 
 
 def total_of(rows: pa.Table, hashing: RowHash) -> Total:

@@ -174,7 +174,9 @@ class Lake:
         indexed.deleted = BitMap64(sorted(dead))
         reader = SnapshotReader(LocalStorage(), self.schema.fields)
         found = GroupTask(reader, self.hashing)([(indexed, known)])
-        return list(found.groups[self.path]), found.read
+        ((key, groups),) = found.groups.items()
+        assert key == f"{Path(self.path).stat().st_size} {self.path}"
+        return list(groups), found.read
 
     def total(self, dead: set[int]) -> Total:
         """That of the rows that are alive, by all of them at once."""
