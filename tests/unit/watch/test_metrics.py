@@ -132,7 +132,9 @@ class Shop:
     def pipeline(self) -> Pipeline:
         """What the board looks at."""
         targets = cast("Any", type("Targets", (), {"writers": self.writers}))
-        return cast("Pipeline", type("Fake", (), {"state": self.state, "targets": targets}))
+        return cast(
+            "Pipeline", type("Fake", (), {"state": self.state, "targets": targets, "config": self.board.config})
+        )
 
     def value(self, name: str, **labels: str) -> float | None:
         """A sample of the metrics, as they would be scraped now."""
