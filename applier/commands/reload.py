@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shlex
+from collections.abc import Sequence
 from pathlib import Path
 
 from applier.changefeed.checkpoint import RequestOutcome
@@ -13,6 +14,7 @@ from applier.config.settings import Config
 from applier.errors import ConfigError
 from applier.pipeline.build import supplied
 from applier.pipeline.state import State
+from applier.wording import several
 
 TAKEN_UP = ("tables", "ddl", "sink", "maintenance", "run", "upstream")
 """Sections that a running process takes up; each other one belongs to what lives as long as the process."""
@@ -44,16 +46,16 @@ def read_again(config: Config, state: State) -> tuple[Config | None, RequestOutc
     differs = [name for name in Config.model_fields if getattr(found, name) != getattr(config, name)]
     file = given.absolute()
     if fixed := [name for name in differs if name not in TAKEN_UP]:
-        what = f"{_sections(fixed)} of {file}, which a running process does not change"
+        what = f"{_differing(fixed, file)}, which a running process does not take up"
         raise ConfigError([f"{what}: restart `applier run`."])
     # A start refuses the same, and would end the process.
     refuse_unreadable(found.tables.readers, found.tables.format_version)
     supplied(found, state)
     if not differs:
         return None, RequestOutcome("reloaded", notes=(f"Nothing differs in {file}.",))
-    return found, RequestOutcome("reloaded", notes=(f"{_sections(differs)} of {file}, and `applier run` begins anew.",))
+    return found, RequestOutcome("reloaded", notes=(f"{_differing(differs, file)}, and `applier run` begins anew.",))
 
 
-def _sections(names: list[str]) -> str:
-    shown = " and ".join(f"[{name}]" for name in names)
-    return f"Section {shown} differs" if len(names) == 1 else f"Sections {shown} differ"
+def _differing(names: Sequence[str], file: Path) -> str:
+    shown = several([f"[{name}]" for name in names])
+    return f"Section {shown} of {file} differs" if len(names) == 1 else f"Sections {shown} of {file} differ"
