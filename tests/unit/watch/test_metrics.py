@@ -209,6 +209,23 @@ def test_lag_grows_while_no_step_comes(shop: Shop, monkeypatch: pytest.MonkeyPat
     assert shop.value("max_lag_seconds") == 300
 
 
+def test_a_reload_shows_the_new_configuration_and_goes_on_counting(shop: Shop) -> None:
+    """Counters that began again would look like a restart."""
+    shop.begin()
+    shop.step()
+    counted, before = shop.value("messages_total"), shop.value("ddl_decisions_total", decision="applied")
+    assert shop.value("lease_held") == 1
+    config = settings.parse(CONFIG | {"run": {"heartbeat_seconds": 0.1, "lease_seconds": 0.5}})
+    pipeline = shop.pipeline
+    cast("Any", pipeline).config = config
+
+    shop.board.begin(pipeline)
+
+    assert shop.board.config is config
+    assert shop.value("lease_held") == 0, "its last sign is a second old"
+    assert (shop.value("messages_total"), shop.value("ddl_decisions_total", decision="applied")) == (counted, before)
+
+
 def test_a_feed_in_offset_order_has_no_lag(shop: Shop) -> None:
     """Without a watermark the lag is not known, and 0 would be a lie."""
     raw = CONFIG | {"changefeed": {"name": "shop", "protocol": "canal-json", "order": "offset"}}
