@@ -299,7 +299,7 @@ _ENDED: Mapping[Done, str] = {"resumes": "resumed", "catching up": "loaded"}
 def outcome(found: RequestOutcome, *, is_ended: bool = False) -> str:
     """What became of a request, in words; `is_ended` where the tables that come back have done so."""
     notes = " ".join(found.notes)
-    if found.is_refused or found.done == "withdrawn":
+    if found.done in {"refused", "withdrawn", "reloaded"}:
         return " ".join([f"{found.done}:", notes]) if notes else found.done
     word = _ENDED.get(found.done, found.done) if is_ended else found.done
     done = f"{word}: {', '.join(map(str, found.tables))}." if found.tables else "nothing to park."

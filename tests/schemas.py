@@ -190,7 +190,8 @@ A number is written without quotes, and a text with them.
 `${NAME}` in any text stands for the environment variable of that name; one that is not set is a problem.
 `${file:PATH}` in any text stands for what that file holds, without the newlines at its end:
 `password = "${file:/run/secrets/registry}"`. A file that cannot be read, is not UTF-8, or is empty is a problem.
-Files are read once, when a command starts.
+Files are read once, when a command starts;
+`applier reload` lets a running `run` [read them again](operations.md#change-the-configuration).
 Where all of a value is one variable or file, it may hold a number as well: `messages_per_step = "${STEP}"`.
 Relative paths begin in the folder of this file, from wherever a command is started.
 Only paths in arguments of a command begin in the working directory.

@@ -176,7 +176,7 @@ class Stop(NamedTuple):
     ddl: Count = 0
 
 
-Done = Literal["parked", "resumes", "loading", "catching up", "forgotten", "refused", "withdrawn"]
+Done = Literal["parked", "resumes", "loading", "catching up", "forgotten", "reloaded", "refused", "withdrawn"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -187,8 +187,8 @@ class RequestOutcome:
         done: What was done; `refused`: nothing was.
         tables: The tables with which it was done.
         left: The tables with which it was not.
-        notes: A sentence each, why: of tables that were left as they were, of a request that was refused, or on the
-            Iceberg tables that stay.
+        notes: A sentence each, why: of tables that were left as they were, of a request that was refused, on the
+            Iceberg tables that stay, or on what differs in the configuration.
     """
 
     done: Done

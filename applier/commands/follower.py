@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from applier.changefeed.message import TopicPartition
 from applier.errors import DecodeError
 from applier.pipeline.jobs.resumption import Resumption
-from applier.pipeline.requests import Requests
+from applier.pipeline.requests import ReadAgain, Requests
 from applier.pipeline.stall import refuse_far, refuse_stall
 from applier.pipeline.step import Pipeline, Step
 from applier.runtime.logs import Report
@@ -64,10 +64,14 @@ def refusal(error: DecodeError, step: Step) -> DecodeError:
 
 
 class Follower:
-    """The steps of a pipeline, and between them the requests of commands and the jobs that bring parked tables back."""
+    """The steps of a pipeline, and between them the requests of commands and the jobs that bring parked tables back.
 
-    def __init__(self, pipeline: Pipeline) -> None:
-        self.pipeline, self.requests, self.jobs = pipeline, Requests(pipeline), Resumption(pipeline)
+    A command that goes on until it is stopped hands over how it reads its configuration again; see `Requests`.
+    """
+
+    def __init__(self, pipeline: Pipeline, read_again: ReadAgain | None = None) -> None:
+        self.pipeline, self.requests = pipeline, Requests(pipeline, read_again=read_again)
+        self.jobs = Resumption(pipeline)
 
     def turn(self, ends: Mapping[TopicPartition, int] | None = None) -> Step:
         """Make a step, carry out the requests that are open, and do a piece of the job under way; see `Pipeline.step`.

@@ -9,7 +9,7 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -18,6 +18,7 @@ import pyarrow as pa
 from applier import wording
 from applier.changefeed.ts import wall_clock
 from applier.commands.follower import Driver, Follower, refusal
+from applier.commands.reload import read_again
 from applier.config.settings import Config
 from applier.errors import TerminalError
 from applier.pipeline import topics
@@ -31,7 +32,7 @@ from applier.runtime import terminal
 from applier.runtime.jvm.spark_session import collect_garbage
 from applier.runtime.logs import Report, announce, logger
 from applier.runtime.retry import with_retry
-from applier.runtime.stop_requests import stop_signals
+from applier.runtime.stop_requests import STOPPING, stop_signals
 from applier.sink.write.key_cache import LARGE
 
 FIRST_PAUSE = 0.1
@@ -67,17 +68,36 @@ class Reports(NamedTuple):
 def run(config: Config, *, once: bool, take_over: bool, reports: Reports, accept_remade: bool = False) -> None:
     """Follow the changefeed of a configuration; with `once` up to the ends that the source has at the start.
 
-    `accept_remade` goes on with topics that were made anew, if their messages are at the same offsets.
+    `accept_remade` goes on with topics that were made anew, if their messages are at the same offsets. A configuration
+    that is reloaded is taken up as by a start, in the same Spark. The changefeed is released before that: a start that
+    is refused must not hold it.
 
     Raises:
         TransientError: Something outside did not answer for five minutes.
         TerminalError: The feed cannot be followed any further; what came before it is applied.
     """
-    with (
-        stop_signals(config.run.stop_seconds) as stop,
-        assembled(config, take_over=take_over, is_run=True) as pipeline,
-        _ending(pipeline, reports),
-    ):
+    with stop_signals(config.run.stop_seconds) as stop, ExitStack() as spark:
+
+        def held(config: Config, *, take_over: bool = False) -> AbstractContextManager[Pipeline]:
+            return assembled(config, take_over=take_over, is_run=True, spark=spark)
+
+        found = _followed(held(config, take_over=take_over), stop, reports, once=once, accept_remade=accept_remade)
+        while found is not None:
+            STOPPING.seconds = found.run.stop_seconds
+            found = _followed(held(found), stop, reports)
+
+
+def _followed(
+    held: AbstractContextManager[Pipeline],
+    stop: threading.Event,
+    reports: Reports,
+    *,
+    once: bool = False,
+    accept_remade: bool = False,
+) -> Config | None:
+    """Follow a changefeed while it is held; returns the configuration with which to begin anew, if there is one."""
+    with held as pipeline, _ending(pipeline, reports):
+        config = pipeline.config
         reports.start(pipeline)
         refuse_unloaded(pipeline)
         pipeline.hold_to_checkpoint()
@@ -90,9 +110,9 @@ def run(config: Config, *, once: bool, take_over: bool, reports: Reports, accept
         pipeline.source.show_offsets(pipeline.state.checkpoint.next_offsets)
         if once:
             run_once(Follower(pipeline), stop, reports)
-        else:
-            pipeline.watermark_seconds = watermark_seconds(config)
-            follow(Follower(pipeline), stop, reports)
+            return None
+        pipeline.watermark_seconds = watermark_seconds(config)
+        return follow(Follower(pipeline, read_again), stop, reports)
 
 
 @contextmanager
@@ -150,8 +170,11 @@ def watermark_seconds(config: Config) -> float:
 
 def follow(
     follower: Follower, stop: threading.Event, reports: Reports, clock: Callable[[], float] = time.monotonic
-) -> None:
+) -> Config | None:
     """Step until asked to stop; sleep when nothing is new. The clock gives monotonic seconds.
+
+    Returns:
+        The configuration that was reloaded and is to be followed from here on; None after a stop request.
 
     Raises:
         WatermarkStalled: There are messages, but in `run.stall_seconds` no partition has ever sent a resolved ts.
@@ -167,6 +190,8 @@ def follow(
         now = clock()
         if step.error is not None and not step.moved:
             raise refusal(step.error, step)
+        if follower.requests.reloaded is not None and not stop.is_set():
+            return follower.requests.reloaded
         if rest.begins(step, now):
             LARGE.clear()
             give_back()
@@ -186,6 +211,7 @@ def follow(
         if (step.complete or step.is_longest) and not stop.is_set():
             idle = _say_idle(step, idle, pipeline.config.source.archive)
             stop.wait(pace.after(step))
+    return None
 
 
 def _is_stalled(step: Step, config: Config) -> bool:

@@ -82,6 +82,7 @@ def assembled(
     take_over: bool = False,
     look: Look | None = None,
     is_run: bool = False,
+    spark: ExitStack | None = None,
 ) -> Iterator[Pipeline]:
     """Start Spark, take the changefeed, and hold it until the block ends.
 
@@ -90,6 +91,7 @@ def assembled(
         take_over: Take the changefeed even if another applier seems to hold it.
         look: Called before anything is written.
         is_run: What ends the block is kept for `applier status`.
+        spark: Keeps Spark running until it is closed. Default: it ends with the block.
 
     Raises:
         ConfigError: Spark cannot start, the messages so far were of another protocol, or one of `tables.readers` cannot
@@ -99,7 +101,8 @@ def assembled(
     """
     refuse_unreadable(config.tables.readers, config.tables.format_version)
     is_told = _announce_new_catalog(config)
-    with running(config, config.catalog.properties) as session:
+    with ExitStack() as own:
+        session = (own if spark is None else spark).enter_context(running(config, config.catalog.properties))
         where = places(session, config.source.engine)
         tasks = FileTasks(partial(map_in_tasks, session), where) if where.has_tasks else None
         with leaving(), STOPPING.waiting(), terminal.waiting("opening the catalog"):

@@ -1,11 +1,11 @@
-"""Carries out what commands ask for: to park tables, to bring them back, and to forget them."""
+"""Carries out what commands ask for: to park tables, to bring them back, to forget them, and to reload the file."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import cast
+from typing import TypeAlias, cast
 
 from applier import wording
 from applier.changefeed.checkpoint import RequestOutcome
@@ -13,9 +13,11 @@ from applier.changefeed.completeness import Completeness, Reason, Why
 from applier.changefeed.filter import named
 from applier.changefeed.position import FeedPosition
 from applier.changefeed.table import TableName
+from applier.config.settings import Config
 from applier.ddl.actions import DropTable
 from applier.errors import ConfigError, TransientError
 from applier.pipeline.schema_changes import moved_names
+from applier.pipeline.state import State
 from applier.pipeline.step import Pipeline
 from applier.pipeline.table_selection import selected
 from applier.pipeline.tables import completeness, loads, parking
@@ -30,13 +32,23 @@ from applier.sink.iceberg.maintenance import unset_properties
 LOOK_SECONDS = 1.0
 """Time between two looks for requests."""
 
+ReadAgain: TypeAlias = Callable[[Config, State], tuple[Config | None, RequestOutcome]]
+"""Reads the file of a configuration again; returns the new one, None where it is the same, and what is made of it. It
+raises ConfigError where the process cannot take it up."""
+
 
 @dataclass(slots=True)
 class Requests:
-    """The requests to one changefeed."""
+    """The requests to one changefeed.
+
+    A holder that takes up a changed configuration hands over `read_again`; `reloaded` is the one with which it is to
+    begin anew, None where there is none.
+    """
 
     main: Pipeline
     clock: Callable[[], float] = time.monotonic
+    read_again: ReadAgain | None = None
+    reloaded: Config | None = field(default=None, init=False)
     _next_look: float = field(default=0.0, init=False)
     _head: int | None = field(default=None, init=False)
 
@@ -57,6 +69,9 @@ class Requests:
         if head != self._head:
             for request in open_requests(requests.rows().to_pylist()):
                 control.write(REQUESTS, request_rows(request, wording.outcome(self.carry_out(request))))
+                if self.reloaded is not None:
+                    # Those behind it may be about what only the new configuration knows.
+                    break
         self._head, self._next_look = head, self.clock() + LOOK_SECONDS
 
     def ask(self, request: TableRequest) -> RequestOutcome:
@@ -97,6 +112,8 @@ class Requests:
 
     def _done(self, request: TableRequest) -> RequestOutcome:
         moved_names.refuse_unfinished(self.main.state)
+        if request.kind == "reload":
+            return self._reload()
         if request.kind == "load":
             return self._load(named(request.tables), request.why)
         if request.kind == "loaded":
@@ -109,6 +126,15 @@ class Requests:
                 return bring_back(self.main, names)
             case "forget":
                 return self._forget(names)
+
+    def _reload(self) -> RequestOutcome:
+        """Read the file again. What an attempt has found stays until the next one: its checkpoint may have landed."""
+        if self.read_again is None:
+            what = "The process that holds the changefeed does not follow it, and ends soon"
+            raise ConfigError([f"{what}: `applier run -c {self.main.config.path}` reads the file when it starts."])
+        self.reloaded = None
+        self.reloaded, outcome = self.read_again(self.main.config, self.main.state)
+        return outcome
 
     def _park(self, names: Sequence[TableName], request: TableRequest) -> RequestOutcome:
         """Park tables; one that is parked already keeps its reason, on which it depends whether a start resumes it."""

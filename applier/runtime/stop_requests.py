@@ -29,11 +29,16 @@ class StopRequested(BaseException):
 
 
 class Stopping:
-    """The stop request of this process; `event` is set once there is one, `unfinished` says what it would leave."""
+    """The stop request of this process.
+
+    `event` is set once there is one, `unfinished` says what it would leave, and the step under way may then go on for
+    so many `seconds`.
+    """
 
     def __init__(self) -> None:
         self.event = threading.Event()
         self.unfinished = ""
+        self.seconds = 0.0
         self._waits = 0
         self._folders: list[Path] = []
         self._end_of_step: threading.Timer | None = None
@@ -137,12 +142,12 @@ def stop_signals(seconds: float, unfinished: str = "") -> Iterator[threading.Eve
     done its work when it is stopped says so by `unfinished`, and ends with 130: a script must not go on behind it.
     """
     STOPPING.event.clear()
-    STOPPING.unfinished = unfinished
+    STOPPING.unfinished, STOPPING.seconds = unfinished, seconds
 
     def ask(number: int, frame: FrameType | None) -> None:
         del frame
         signal.signal(number, signal.SIG_DFL)
-        STOPPING.ask(seconds)
+        STOPPING.ask(STOPPING.seconds)
 
     wanted = [number for number in _SIGNALS if signal.getsignal(number) is not signal.SIG_IGN]
     with kept_handlers():

@@ -62,12 +62,14 @@ class Board:
         self._lock = threading.Lock()
 
     def begin(self, pipeline: Pipeline) -> None:
-        """The changefeed is held, and its checkpoint is read."""
-        self._state, self.phase = pipeline.state, "running"
+        """The changefeed is held, and its checkpoint is read; once more where its configuration was reloaded."""
+        self.config, self._state, self.phase = pipeline.config, pipeline.state, "running"
+        # What was read of the control tables is of the hold before.
+        self._read, self._read_at = (-1, -1), float("-inf")
         with self._guard.block():
             route = self.config.route
             self._known = frozenset(route.identifier(name) for name in pipeline.state.checkpoint.tables)
-            self.metrics.begin(pipeline.state)
+            self.metrics.begin(pipeline.state, self.config)
             self._look(pipeline)
             self.found = self.view()
 

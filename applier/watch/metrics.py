@@ -220,9 +220,9 @@ class Exposition:
         """All of them, in the format of Prometheus."""
         return generate_latest(self.registry)
 
-    def begin(self, state: State) -> None:
+    def begin(self, state: State, config: Config) -> None:
         """The checkpoint is read: what is parked now failed in another process."""
-        self._state, self._failed = state, _failed(state)
+        self._config, self._state, self._failed = config, state, _failed(state)
         self._meet(state.checkpoint.tables)
 
     def take(self, state: State, step: Step) -> None:

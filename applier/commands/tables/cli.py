@@ -1,4 +1,4 @@
-"""The command line of `park`, `resume` and `forget`."""
+"""The command line of what asks the holder of a changefeed: `park`, `resume`, `forget` and `reload`."""
 
 from __future__ import annotations
 
@@ -126,6 +126,16 @@ def forget(
 
     for sentence in planned(found) if plan else forget_changefeed(found, take_over=take_over):
         say(sentence)
+
+
+@app.command(epilog=examples("reload -c applier.toml"))
+def reload(config: ConfigFile, *, log_level: LogLevel = "warning") -> None:
+    """Let `run` take up its changed configuration file, without a restart. Starts no Spark."""
+    found = loaded(config, log_level)
+    from applier.commands.reload import reload as ask  # noqa: PLC0415
+
+    outcome = ask(found, say)
+    say(outcome[:1].upper() + outcome[1:])
 
 
 def _ask(kind: Kind, config: Path, tables: str, why: str, *, plan: bool, take_over: bool, log_level: str) -> None:

@@ -17,7 +17,7 @@ from applier.changefeed.ts import wall_clock
 from applier.sink.control.checkpoint_form import from_json, to_json
 from applier.sink.control.tables import CHECKPOINTS, DEAD_LETTERS, REQUESTS, SCHEMA_CHANGES, TABLE_VERSIONS, now
 
-Kind = Literal["park", "resume", "forget", "load", "loaded"]
+Kind = Literal["park", "resume", "forget", "load", "loaded", "reload"]
 
 Decision = Literal["applied", "rewritten", "refused", "ignored", "without a table", "to skip", "skipped", "lost"]
 
@@ -130,8 +130,8 @@ class TableRequest:
     """What a command asks of the process that holds the changefeed. Any process may ask: these rows are not fenced.
 
     The id distinguishes it from all others: it is carried out once, however often it is read. Tables are given by
-    filter rules, those to load each by its name (`filter.exactly`); the reason is that of the user, "" where none is
-    asked for; who asks is the user and the host.
+    filter rules, those to load each by its name (`filter.exactly`), and a reload names none; the reason is that of the
+    user, "" where none is asked for; who asks is the user and the host.
     """
 
     id: str

@@ -87,6 +87,7 @@ class Feed:
         self.state = State(mock.MagicMock(), Checkpoint(Lease(1, Holder("", "")), 4, EARLY, 0, counts={"backlog": 0}))
         config = SimpleNamespace(run=run, source=SimpleNamespace(archive=None))
         self.pipeline = SimpleNamespace(config=config, state=self.state, source=mock.MagicMock())
+        self.requests = SimpleNamespace(reloaded=None)
         self.steps = list(steps)
         self.asked = 0
 

@@ -132,7 +132,9 @@ class Shop:
     def pipeline(self) -> Pipeline:
         """What the board looks at."""
         targets = cast("Any", type("Targets", (), {"writers": self.writers}))
-        return cast("Pipeline", type("Fake", (), {"state": self.state, "targets": targets}))
+        return cast(
+            "Pipeline", type("Fake", (), {"state": self.state, "targets": targets, "config": self.board.config})
+        )
 
     def value(self, name: str, **labels: str) -> float | None:
         """A sample of the metrics, as they would be scraped now."""
@@ -205,6 +207,23 @@ def test_lag_grows_while_no_step_comes(shop: Shop, monkeypatch: pytest.MonkeyPat
     assert (shop.value("fresh"), shop.value("lease_held")) == (0, 0)
     assert shop.value("last_heartbeat_timestamp_seconds") == NOW_MS / 1000 - 1
     assert shop.value("max_lag_seconds") == 300
+
+
+def test_a_reload_shows_the_new_configuration_and_goes_on_counting(shop: Shop) -> None:
+    """Counters that began again would look like a restart."""
+    shop.begin()
+    shop.step()
+    counted, before = shop.value("messages_total"), shop.value("ddl_decisions_total", decision="applied")
+    assert shop.value("lease_held") == 1
+    config = settings.parse(CONFIG | {"run": {"heartbeat_seconds": 0.1, "lease_seconds": 0.5}})
+    pipeline = shop.pipeline
+    cast("Any", pipeline).config = config
+
+    shop.board.begin(pipeline)
+
+    assert shop.board.config is config
+    assert shop.value("lease_held") == 0, "its last sign is a second old"
+    assert (shop.value("messages_total"), shop.value("ddl_decisions_total", decision="applied")) == (counted, before)
 
 
 def test_a_feed_in_offset_order_has_no_lag(shop: Shop) -> None:

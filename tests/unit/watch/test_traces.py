@@ -168,7 +168,8 @@ def test_an_attempt_that_fails_before_its_first_stage_has_no_stages_of_the_last_
 def test_a_run_hands_over_every_attempt_at_a_step() -> None:
     """Also that of an error that ends it."""
     feed = Feed(_moved, lambda: _fails(TerminalError("no more")))
-    follower = cast("Follower", SimpleNamespace(pipeline=feed, turn=feed.step))
+    no_reload = SimpleNamespace(reloaded=None)
+    follower = cast("Follower", SimpleNamespace(pipeline=feed, turn=feed.step, requests=no_reload))
 
     def work(found: Attempt) -> None:
         with pytest.raises(TerminalError):
