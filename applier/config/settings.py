@@ -41,6 +41,9 @@ _LOGIN_MISSING = (
 CATALOGS = ("jdbc", "rest", "hive", "glue", "hadoop", "nessie", "bigquery")
 """The types of catalogs that Iceberg has names for."""
 
+_NEEDED = {"jdbc": ("uri", "warehouse"), "hadoop": ("warehouse",), "rest": ("uri",)}
+"""Keys without which a catalog never opens; those of the other types may come from files of Hive, Hadoop or AWS."""
+
 ZeroDates = Literal["null", "stop", "string"]
 Policy = Literal["apply", "ignore", "stop"]
 UpkeepTask = Literal["compact", "manifests", "expire", "orphans"]
@@ -69,6 +72,8 @@ class CatalogSection(Section):
             near = nearest(self.type, CATALOGS)
             hint = f"did you mean {near}?" if near else f"known types are {', '.join(CATALOGS)}"
             problems["type"] = f"unknown type {self.type}, {hint}"
+        elif "catalog-impl" not in self.properties:
+            problems |= self._lacking
         if self.type == "jdbc" and uri and not uri.startswith("jdbc:"):
             kind = uri.partition(":")[0]
             problems["uri"] = (
@@ -76,6 +81,18 @@ class CatalogSection(Section):
             )
         refuse(problems)
         return self
+
+    @property
+    def _lacking(self) -> dict[str, str]:
+        """What is wrong with `uri` and `warehouse`, where one is not given: a misspelt key, or a missing one."""
+        found = {}
+        for key in ("uri", "warehouse"):
+            if key in self.properties:
+                continue
+            near = nearest(key, self.properties.keys() - {"uri", "warehouse"})
+            if near or key in _NEEDED.get(self.type, ()):
+                found[near or key] = f"unknown key, did you mean {key}?" if near else "missing"
+        return found
 
     @property
     def properties(self) -> dict[str, str]:

@@ -116,7 +116,11 @@ RELOADED = {
         "MODIFY COLUMN v DATE",
         "conversion from varchar to date is not known",
     ),
-    "b": ("(id BIGINT PRIMARY KEY)", "ADD COLUMN v DATE DEFAULT 20240102", "no date that can be read"),
+    "b": (
+        "(id BIGINT PRIMARY KEY)",
+        "ADD COLUMN v DATE DEFAULT '2024-01-02 10:00:00+08:00'",
+        "no date that can be read",
+    ),
     "c": (
         "(id BIGINT PRIMARY KEY, v DATE) PARTITION BY RANGE (QUARTER(v)) (PARTITION p0 VALUES LESS THAN (2), PARTITION p1 VALUES LESS THAN (9))",  # noqa: E501 - one statement
         "DROP PARTITION p0",

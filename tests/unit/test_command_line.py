@@ -120,7 +120,7 @@ def test_a_subject_needs_a_registry(
     """Without one the option could have no effect."""
     file = tmp_path / "applier.toml"
     file.write_text(
-        '[changefeed]\nname = "a"\nprotocol = "simple"\n[source]\narchive = "x"\n[catalog]\nname = "l"\ntype = "jdbc"\n'
+        '[changefeed]\nname = "a"\nprotocol = "simple"\n[source]\narchive = "x"\n[catalog]\nname = "l"\ntype = "hive"\n'
     )
 
     assert run(["check", "-c", str(file), "--subject", "x"], monkeypatch, capsys) == (

@@ -46,7 +46,7 @@ _BLOCK = "```{}\n(.*?)\n```"
 _BASE = {
     "changefeed": {"name": "shop", "protocol": "simple"},
     "source": {"archive": "topic"},
-    "catalog": {"name": "lake", "type": "jdbc"},
+    "catalog": {"name": "lake", "type": "hadoop", "warehouse": "lake"},
 }
 
 

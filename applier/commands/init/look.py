@@ -166,7 +166,7 @@ def look(kafka: Mapping[str, Any], registry: str | None, protocol: str | None) -
         # The name of a consumer group, and what else a configuration needs; none of it has an effect here.
         "changefeed": {"name": "init", "protocol": "simple"},
         "source": {"kafka": dict(kafka)},
-        "catalog": {"name": "lake", "type": "hadoop"},
+        "catalog": {"name": "lake", "type": "hadoop", "warehouse": "none"},
     }
     config = parse(raw | ({"registry": {"url": registry}} if registry else {}))
     with topics_alone(config) as source:

@@ -26,9 +26,9 @@ _STAND_INS: Mapping[str, Any] = {
     "source.kafka": {"topics": ("x",), "kafka.bootstrap.servers": "x"},
     "registry": {"url": "http://x"},
     "registry.url": "http://x",
-    "catalog": {"name": "x", "type": "hadoop"},
+    "catalog": {"name": "x", "type": "hive"},
     "catalog.name": "x",
-    "catalog.type": "hadoop",
+    "catalog.type": "hive",
 }
 """What takes the place of a wrong value that is needed, so that the other checks go on; all others are left out."""
 

@@ -15,7 +15,7 @@ from tests import readers
 _BASE = {
     "changefeed": {"name": "shop", "protocol": "simple"},
     "source": {"archive": "topic"},
-    "catalog": {"name": "lake", "type": "jdbc"},
+    "catalog": {"name": "lake", "type": "hadoop", "warehouse": "lake"},
 }
 
 

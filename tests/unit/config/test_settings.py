@@ -72,14 +72,14 @@ def test_unknown_keys_name_the_nearest_known_one(section: str, key: str, nearest
 def test_secrets_come_from_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     """`${NAME}` stands for the environment variable, wherever a text stands."""
     monkeypatch.setenv("LAKE_TOKEN", "s3cret")
-    raw = minimal(catalog={"name": "lake", "type": "rest", "token": "${LAKE_TOKEN}"})
+    raw = minimal(catalog={"name": "lake", "type": "rest", "uri": "http://c", "token": "${LAKE_TOKEN}"})
 
     assert parse(raw).catalog.properties["token"] == "s3cret"
 
 
 def test_missing_environment_variable_is_named() -> None:
     """The key and the variable are both in the sentence."""
-    raw = minimal(catalog={"name": "lake", "type": "rest", "token": "${NO_SUCH_TOKEN}"})
+    raw = minimal(catalog={"name": "lake", "type": "rest", "uri": "http://c", "token": "${NO_SUCH_TOKEN}"})
 
     assert problems(raw) == ["catalog.token: the environment variable NO_SUCH_TOKEN is not set."]
 
@@ -89,7 +89,9 @@ def test_secrets_come_from_files(tmp_path: Path) -> None:
     (tmp_path / "secrets").mkdir()
     (tmp_path / "secrets/password").write_bytes("Ge heim=ü\r\n\n".encode())
     (tmp_path / "secrets/step").write_text("7\n")
-    raw = minimal(catalog={"name": "lake", "type": "rest", "credential": "shop:${file:secrets/password}"})
+    raw = minimal(
+        catalog={"name": "lake", "type": "rest", "uri": "http://c", "credential": "shop:${file:secrets/password}"}
+    )
     raw["source"] |= {"messages_per_step": f"${{file:{tmp_path}/secrets/step}}"}
 
     config = parse(raw, Problems(str(tmp_path / "applier.toml")))
@@ -113,7 +115,7 @@ def test_a_file_that_holds_no_value_is_named(tmp_path: Path, name: str, content:
     """The line, the key and the file are in the sentence, and nothing of what other files hold."""
     if content is not None:
         (tmp_path / name).write_bytes(content)
-    raw = minimal(catalog={"name": "lake", "type": "rest", "token": f"${{file:{name}}}"})
+    raw = minimal(catalog={"name": "lake", "type": "rest", "uri": "http://c", "token": f"${{file:{name}}}"})
 
     with pytest.raises(ConfigError) as raised:
         parse(raw, Problems(str(tmp_path / "applier.toml"), {"catalog.token": 9}))

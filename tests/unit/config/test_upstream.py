@@ -67,4 +67,4 @@ def test_simple_needs_no_supplied_schemas() -> None:
     raw = {"changefeed": {"name": "a", "protocol": "simple"}, "source": {"archive": "x"}, "upstream": {"schemas": "y"}}
 
     with pytest.raises(ConfigError, match=r"upstream\.schemas: is not for protocol simple, whose messages describe"):
-        parse({**raw, "catalog": {"name": "lake", "type": "jdbc"}})
+        parse({**raw, "catalog": {"name": "lake", "type": "hadoop", "warehouse": "lake"}})

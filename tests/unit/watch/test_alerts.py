@@ -30,7 +30,7 @@ CONFIG = settings.parse(
     {
         "changefeed": {"name": "shop", "protocol": "simple"},
         "source": {"archive": "feed"},
-        "catalog": {"name": "lake", "type": "jdbc"},
+        "catalog": {"name": "lake", "type": "hadoop", "warehouse": "lake"},
         "webhook": {"url": "https://hooks.example.org/T0/token"},
     }
 ).of_file("/etc/applier.toml")

@@ -36,7 +36,7 @@ from tests.unit.watch.queries import PROCESS, series
 CONFIG = {
     "changefeed": {"name": "shop", "protocol": "simple"},
     "source": {"archive": "topic"},
-    "catalog": {"name": "lake", "type": "jdbc"},
+    "catalog": {"name": "lake", "type": "hadoop", "warehouse": "lake"},
 }
 NOW_MS = 1_700_000_060_000
 RESOLVED = from_unix_ms(1_700_000_000_000)

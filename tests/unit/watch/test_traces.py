@@ -46,7 +46,7 @@ LINE = StatusLine(
 BASE = {
     "changefeed": {"name": "shop", "protocol": "simple"},
     "source": {"archive": "feed"},
-    "catalog": {"name": "lake", "type": "jdbc"},
+    "catalog": {"name": "lake", "type": "hadoop", "warehouse": "lake"},
 }
 
 

@@ -242,7 +242,7 @@ def _config(url: str | None) -> Config:
         {
             "changefeed": {"name": "shop", "protocol": "simple"},
             "source": {"archive": "feed"},
-            "catalog": {"name": "lake", "type": "jdbc"},
+            "catalog": {"name": "lake", "type": "hadoop", "warehouse": "lake"},
             "webhook": {"url": url} if url else {},
         }
     )

@@ -22,6 +22,7 @@ archive = "topic"
 name = "lake"
 type = "jdbc"
 uri = "jdbc:sqlite:lake.db"
+warehouse = "lake"
 """
 
 
@@ -104,6 +105,26 @@ def test_a_file_with_many_errors_names_all_of_them(monkeypatch: pytest.MonkeyPat
             id="address of another library",
         ),
         pytest.param(
+            WELL.replace('warehouse = "lake"\n', ""),
+            "applier.toml:6: catalog.warehouse: missing.",
+            id="no warehouse",
+        ),
+        pytest.param(
+            WELL.replace("warehouse =", "warehous ="),
+            "applier.toml:10: catalog.warehous: unknown key, did you mean warehouse?",
+            id="misspelt warehouse",
+        ),
+        pytest.param(
+            WELL.replace("uri =", "url ="),
+            "applier.toml:9: catalog.url: unknown key, did you mean uri?",
+            id="address under another name",
+        ),
+        pytest.param(
+            WELL.replace('"jdbc"', '"hive"').replace("uri =", "url ="),
+            "applier.toml:9: catalog.url: unknown key, did you mean uri?",
+            id="misspelt key that a catalog does not always need",
+        ),
+        pytest.param(
             WELL.replace('"jdbc"', '"jbdc"'),
             "applier.toml:8: catalog.type: unknown type jbdc, did you mean jdbc?",
             id="misspelt catalog",
@@ -143,7 +164,7 @@ def test_a_file_with_many_errors_names_all_of_them(monkeypatch: pytest.MonkeyPat
         ),
         pytest.param(
             WELL + "[sink]\nthreads = 2\n[sink]\n",
-            "applier.toml:12: not valid TOML: Cannot declare ('sink',) twice (column 6).",
+            "applier.toml:13: not valid TOML: Cannot declare ('sink',) twice (column 6).",
             id="section twice",
         ),
     ],
@@ -169,6 +190,16 @@ def test_a_catalog_of_a_java_class_may_have_any_type(tmp_path: Path) -> None:
     file.write_text(WELL.replace('"jdbc"', '"own"\ncatalog-impl = "org.example.Catalog"'), encoding="utf-8")
 
     assert load(file).catalog.properties["catalog-impl"] == "org.example.Catalog"
+
+
+@pytest.mark.parametrize("kind", ["hive", "glue", "nessie", "bigquery"])
+def test_keys_that_files_of_another_system_may_hold_are_not_asked_for(tmp_path: Path, kind: str) -> None:
+    """Hive's address and AWS's settings need not be here, and keys that are like no known one go to the catalog."""
+    file = tmp_path / "applier.toml"
+    section = f'[catalog]\nname = "lake"\ntype = "{kind}"\n"client.region" = "eu-west-1"\n'
+    file.write_text(WELL[: WELL.index("[catalog]")] + section)
+
+    assert load(file).catalog.properties == {"type": kind, "client.region": "eu-west-1"}
 
 
 def test_a_login_that_java_has_is_not_asked_for(tmp_path: Path) -> None:

@@ -411,7 +411,7 @@ def test_wrong_settings_are_refused_without_showing_them(url: str, keys: dict[st
     raw = {
         "changefeed": {"name": "shop", "protocol": "avro"},
         "source": {"archive": "topic"},
-        "catalog": {"name": "lake", "type": "jdbc"},
+        "catalog": {"name": "lake", "type": "hadoop", "warehouse": "lake"},
         "registry": {"url": url, **keys},
     }
     with pytest.raises(ConfigError) as caught:
