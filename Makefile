@@ -38,8 +38,8 @@ test: $(READY) services ## All tests, in three processes with a Spark session ea
 test-unit: $(READY) ## Tests that need no JVM and no second of their own
 	@$(PYTEST) --numprocesses 2 -m "$(NO_JVM)"
 
-test-integration: $(READY) services ## Against Kafka, a schema registry, S3 and, where there is one, TiDB; also the wheel, installed from the registry
-	@$(PYTEST) -m "(kafka or registry or s3 or tidb) and not soak"
+test-integration: $(READY) services ## Against Kafka, a schema registry, S3, a REST catalog and, where there are any, PostgreSQL and TiDB; also the wheel, installed from the registry
+	@$(PYTEST) -m "(kafka or registry or s3 or catalog or tidb) and not soak"
 
 test-recovery: $(READY) services ## Every kind of past killed at every point, in processes and in this one; more than an hour
 	@RECOVERY=all $(PYTEST) -m recovery --numprocesses 2 --dist worksteal tests/recovery

@@ -109,8 +109,10 @@ def spark(request: pytest.FixtureRequest, warehouse: Path) -> Iterator[SparkSess
     from applier.runtime.jvm.spark_session import build_session  # noqa: PLC0415 - tests without it must not load Spark
 
     settings = _QUICK | {f"spark.sql.catalog.lake.{key}": value for key, value in _NO_WAIT_FOR_THE_DISK.items()}
-    if any(item.get_closest_marker("s3") for item in request.session.items):
-        settings["spark.jars"] = ",".join(map(str, jars.fetch("s3")))
+    groups = {"s3": "s3", "catalog": "postgresql"}
+    needed = [groups[name] for name in groups if any(item.get_closest_marker(name) for item in request.session.items)]
+    if needed:
+        settings["spark.jars"] = ",".join(str(jar) for group in needed for jar in jars.fetch(group))
     session = build_session("applier-tests", settings, "lake", _catalog(warehouse))
     yield session
     session.stop()

@@ -6,11 +6,13 @@ import math
 import re
 import socket
 import sqlite3
+import ssl
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from http import HTTPStatus
 from typing import Any
-from urllib.parse import quote
+from urllib.parse import parse_qsl, quote, urlencode
 
 import pyiceberg.table.snapshots
 from pyiceberg.catalog import Catalog, load_catalog
@@ -30,6 +32,12 @@ _JAVA_ONLY = ("io-impl", "catalog-impl", "cache-enabled", "cache.", "jdbc.", "me
 
 _DRIVERS = {"postgresql": "postgresql+psycopg2", "mysql": "mysql+pymysql", "mariadb": "mysql+pymysql"}
 """SQLAlchemy's names of JDBC subprotocols."""
+
+_LIBPQ = {key: key for key in ("user", "password", "sslmode", "sslrootcert", "sslcert", "sslkey", "options")} | {
+    "ApplicationName": "application_name",
+    "loginTimeout": "connect_timeout",
+}
+"""By parameter of PostgreSQL's JDBC driver the one of its library in C; the others steer the driver alone."""
 
 _UNRESOLVED = re.compile(
     r"(?:Failed to resolve|could not translate host name|[Cc]ould(?: not|n't) resolve host(?: name)?|"
@@ -70,6 +78,18 @@ _EXTRAS = {
     "adlfs": "azure",
 }
 """By the module that is missing: the extra of pyproject.toml that installs it."""
+
+_WAY_TO_TRUST = (
+    "name the PEM file of its authority in the environment variable REQUESTS_CA_BUNDLE, and give Spark a trust store "
+    "(docs/storage.md)."
+)
+
+_TLS_REQUIRED = re.compile("no pg_hba.conf entry")
+
+_UNTRUSTED = re.compile(r"root certificate file \S+ does not exist|certificate verify failed|server certificate for ")
+
+_NO_TLS = "server does not support SSL"
+"""What libpq says where the server takes no such connection, or the client takes no other, or trusts nobody."""
 
 _LOCKED = ("SQLITE_BUSY", "SQLITE_LOCKED")
 
@@ -250,7 +270,19 @@ def _database(section: CatalogSection, mode: str) -> str:
     scheme, mark, rest = uri.partition("://")
     user, password = (quote(properties.get(f"jdbc.{name}", ""), safe="") for name in ("user", "password"))
     login = f"{user}:{password}@" if user and "@" not in rest.partition("/")[0] else ""
-    return f"{_DRIVERS.get(scheme, scheme)}{mark}{login}{rest}"
+    address, _, given = rest.partition("?")
+    options = _libpq(dict(parse_qsl(given))) if scheme == "postgresql" else given
+    return f"{_DRIVERS.get(scheme, scheme)}{mark}{login}{address}{'?' if options else ''}{options}"
+
+
+def _libpq(given: Mapping[str, str]) -> str:
+    """Parameters of the JDBC driver of PostgreSQL as its library in C has them, which refuses any that it lacks."""
+    options = {_LIBPQ[key]: value for key, value in given.items() if key in _LIBPQ}
+    if given.get("ssl", "false") in ("", "true"):
+        options.setdefault("sslmode", "verify-full")
+    if schema := given.get("currentSchema"):
+        options["options"] = f"-csearch_path={schema}"
+    return urlencode(options)
 
 
 def _described(identifier: tuple[str, ...], table: Table) -> LakeTable:
@@ -309,12 +341,14 @@ def _answered(error: Exception) -> tuple[str, str]:
         said = reason_of(error)
         reason = said if said.startswith("the storage") else "the log-in is refused"
         return reason, "correct the log-in in [catalog] (user, password or key), or give it the rights."
+    if (elsewhere := _misaddressed(causes)) is not None:
+        return elsewhere
     if any(isinstance(cause, FileNotFoundError) for cause in causes):
         gone = next((found[1] for cause in causes if (found := _GONE.search(str(cause)))), "a file of it")
         return f"the catalog names {gone}, which is not there", WAY_TO_MOVED_FILES
-    if found := next((found for cause in causes if (found := _NO_DATABASE.search(str(cause)))), None):
+    if base := next((found for cause in causes if (found := _NO_DATABASE.search(str(cause)))), None):
         hint = "create it in the database server, or correct its name in catalog.uri."
-        return f"there is no database {found[1] or found[2]}", hint
+        return f"there is no database {base[1] or base[2]}", hint
     if any(_NO_TABLES.search(str(cause)) for cause in causes):
         return "its database has no tables of a catalog yet", "the first `applier run` or `applier load` makes them."
     if any(isinstance(cause, ConnectionRefusedError) or "Connection refused" in str(cause) for cause in causes):
@@ -327,6 +361,26 @@ def _answered(error: Exception) -> tuple[str, str]:
     else:
         hint = "check [catalog]: its address, its log-in, and whether it and its storage can be reached from here."
     return reason_of(error), hint
+
+
+def _misaddressed(causes: Sequence[BaseException]) -> tuple[str, str] | None:
+    """The same where the server is there, and a connection is not made for want of TLS, or of trust, or of a path."""
+    if any(_TLS_REQUIRED.search(str(cause)) for cause in causes):
+        hint = "set sslmode=require, or verify-full, in catalog.uri; or let the server take this user from this host."
+        return "the server takes no such connection: its pg_hba.conf may ask for TLS", hint
+    if any(isinstance(cause, ssl.SSLCertVerificationError) for cause in causes):
+        return "its certificate is not trusted, or is for another host", _WAY_TO_TRUST
+    if any(_UNTRUSTED.search(str(cause)) for cause in causes):
+        hint = "name the PEM file of its authority as sslrootcert in catalog.uri, or correct the host in it."
+        return "its certificate is not trusted, or is for another host", hint
+    if any(isinstance(cause, ssl.SSLError) or _NO_TLS in str(cause) for cause in causes):
+        return (
+            "the server does not speak TLS there",
+            "correct http and https, or sslmode, in the addresses of [catalog].",
+        )
+    if any(getattr(getattr(cause, "response", None), "status_code", 0) == HTTPStatus.NOT_FOUND for cause in causes):
+        return "the server knows no catalog there", "correct the path of uri, and warehouse, in [catalog]."
+    return None
 
 
 def _causes(error: BaseException) -> Iterator[BaseException]:

@@ -14,10 +14,13 @@ from typing import Any, Literal
 from applier.errors import OutsideRefused
 from applier.runtime.storage_keys import KEYS
 
-System = Literal["java", "tls", "kafka", "jdbc", "rest", "storage", "spark"]
+System = Literal["java", "tls", "kafka", "jdbc", "rest", "storage", "spark", "opening"]
 
 CATALOG: tuple[System, ...] = ("java", "tls", "jdbc", "rest", "storage", "spark")
 """Systems that a call into Iceberg's library may meet."""
+
+OPENING: tuple[System, ...] = (*CATALOG, "opening")
+"""The same for its first call, which shows whether the addresses are right."""
 
 KAFKA: tuple[System, ...] = ("java", "kafka", "tls")
 """Systems that a call of Kafka's clients may meet."""
@@ -43,6 +46,7 @@ _CLIENT = (
 )
 _READ = "give this user the right Read on the topic, which includes Describe; no other right is needed."
 _NO_SASL = "this listener takes no log-in by SASL: write SSL or PLAINTEXT to kafka.security.protocol."
+_NO_TLS = "the server does not speak TLS there, or another version: check http and https in the addresses of [catalog]."
 _OPTIONS = "check the kafka.* options under [source.kafka]: names, files, passwords and the log-in."
 _EXPIRED = "the keys of the storage have expired, or it does not know them"
 _SCHEME = "check the scheme of catalog.warehouse and catalog.io-impl: a warehouse on S3 needs S3FileIO."
@@ -108,8 +112,8 @@ _CODES: dict[System, dict[str, str]] = {
         """,
     },
     "rest": {
-        _RIGHTS: "NotAuthorizedException, ForbiddenException",
-        _NAMED: "BadRequestException, UnsupportedFormatVersion",
+        _RIGHTS: "NotAuthorizedException, ForbiddenException, HTTP 401, HTTP 403",
+        _NAMED: "BadRequestException, UnsupportedFormatVersion, NoSuchWarehouseException, HTTP 400, HTTP 404, HTTP 405",
         _AGAIN: "ServiceFailureException, ServiceUnavailableException, CommitStateUnknownException",
     },
     "storage": {
@@ -129,6 +133,7 @@ _CODES: dict[System, dict[str, str]] = {
         _MISSING: "DATA_SOURCE_NOT_FOUND",
         _NAMED: "AnalysisException, ExtendedAnalysisException, ParseException",
     },
+    "opening": {_NO_TLS: "SSLException"},
 }
 """Per system and hint, the classes and codes, between commas; `_AGAIN` for a failure that may pass."""
 
@@ -161,6 +166,9 @@ _KINDS = re.compile(r"(?m)(?:^|[\s(])(?:[\w$]+\.)*([A-Z]\w*(?:Exception|Error))(
 _TRACE = re.compile(r"(?s)\s*(?:Traceback \(most recent call last\):|\n\s*at |\nDriver stacktrace:).*")
 """What an exception says of places in code, and of a task's Python, whose last line may hold a row."""
 
+_HTTP = re.compile(r"Unable to process \(code: (\d{3}),")
+"""How Iceberg's client begins what it says of an answer of an OAuth2 server that has another form than errors have."""
+
 _USER_INFO = re.compile(r"://[^/@\s]*@")
 
 
@@ -168,7 +176,8 @@ _USER_INFO = re.compile(r"://[^/@\s]*@")
 class Cause:
     """An exception of a chain: its simple class name, its code, and what it says, without credentials.
 
-    The code is SQLState, SQLite's result code, the code in an answer of AWS, or Spark's error condition; else "".
+    The code is SQLState, SQLite's result code, the code in an answer of AWS, the status of one over HTTP, or Spark's
+    error condition; else "".
     """
 
     kind: str
@@ -279,6 +288,9 @@ def _code(kind: str, throwable: Any) -> str:
             details = throwable.awsErrorDetails()
             code = details.errorCode() if details is not None else None
             return f"AWS {code or throwable.statusCode()}"
+        if kind == "RESTException":
+            answer = _HTTP.match(str(throwable.getMessage()))
+            return f"HTTP {answer[1]}" if answer else ""
         if kind.endswith("AnalysisException"):
             return str(throwable.getCondition() or "")
     except Exception:  # noqa: BLE001 - an exception without such a method has no code

@@ -11,6 +11,7 @@ import pyarrow as pa
 from applier.config.table_layout import PartitionField, SortField
 from applier.errors import OutsideRefused, TableMismatch
 from applier.runtime.logs import logger
+from applier.runtime.permanent_errors import OPENING
 from applier.sink.format.layout import partition_name
 from applier.sink.format.types import TableSchema, schema_json
 from applier.sink.iceberg.java import FileTasks, Java, JavaError, translated
@@ -48,7 +49,7 @@ class Catalog:
     def __init__(self, session: Any, name: str, tasks: FileTasks | None = None) -> None:
         self.java = Java(session, tasks)
         self.name = name
-        with translated(f"Catalog {name} cannot be opened"):
+        with translated(f"Catalog {name} cannot be opened", OPENING):
             manager = session._jsparkSession.sessionState().catalogManager()
             self._handle: Any = manager.catalog(name).icebergCatalog()
             self.java.write_plain_files()

@@ -11,7 +11,7 @@ from py4j.java_gateway import JavaClass, JavaPackage
 from py4j.protocol import Py4JError, Py4JJavaError
 
 from applier.errors import OutsideRefused, TransientError
-from applier.runtime.permanent_errors import CATALOG, causes, redacted, refusal, told
+from applier.runtime.permanent_errors import CATALOG, System, causes, redacted, refusal, told
 from applier.runtime.places import Places
 from applier.sink.iceberg.clock import Clock
 
@@ -146,7 +146,7 @@ class _Package:
 
 
 @contextmanager
-def translated(action: str) -> Iterator[None]:
+def translated(action: str, systems: Sequence[System] = CATALOG) -> Iterator[None]:
     """Turn whatever py4j raises inside into a `JavaError` that starts with `action`.
 
     Raises:
@@ -155,7 +155,7 @@ def translated(action: str) -> Iterator[None]:
     try:
         yield
     except Py4JJavaError as error:
-        raise _failure(action, error.java_exception) from None
+        raise _failure(action, error.java_exception, systems) from None
     except Py4JError as error:
         raise JavaError(action, "", redacted(str(error))) from None
     except Exception as error:
@@ -163,9 +163,9 @@ def translated(action: str) -> Iterator[None]:
         origin = getattr(error, "_origin", None)
         if origin is None:
             raise
-        raise _failure(action, origin) from None
+        raise _failure(action, origin, systems) from None
 
 
-def _failure(action: str, throwable: Any) -> JavaError | OutsideRefused:
+def _failure(action: str, throwable: Any, systems: Sequence[System]) -> JavaError | OutsideRefused:
     chain = causes(throwable)
-    return refusal(action, chain, CATALOG) or JavaError(action, chain[0].kind, told(chain))
+    return refusal(action, chain, systems) or JavaError(action, chain[0].kind, told(chain))

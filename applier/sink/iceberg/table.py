@@ -120,7 +120,7 @@ class Table:
     @property
     def storage_properties(self) -> dict[str, str]:
         """What the table's FileIO was configured with, credentials included: never log them."""
-        return dict(self.java.plain(self.handle.io().properties()))
+        return dict(self.java.plain(self.java.own.TableText.storage(self.handle)))
 
     @property
     def schema_json(self) -> str:

@@ -33,6 +33,12 @@ def world(tmp_path: Path) -> World:
             {"uri": "jdbc:postgresql://h/d", "jdbc.user": "me", "jdbc.password": "p@ss/"},
             "postgresql+psycopg2://me:p%40ss%2F@h/d",
         ),
+        ({"uri": "jdbc:postgresql://h/d?prepareThreshold=0"}, "postgresql+psycopg2://h/d"),
+        ({"uri": "jdbc:postgresql://h/d?ssl=true"}, "postgresql+psycopg2://h/d?sslmode=verify-full"),
+        (
+            {"uri": "jdbc:postgresql://h/d?sslmode=require&currentSchema=lake&loginTimeout=5"},
+            "postgresql+psycopg2://h/d?sslmode=require&connect_timeout=5&options=-csearch_path%3Dlake",
+        ),
         ({"uri": "jdbc:mysql://h/d", "jdbc.user": "me"}, "mysql+pymysql://me:@h/d"),
     ],
 )

@@ -1,8 +1,10 @@
 package applier;
 
 import java.util.ArrayList;
+import java.util.HashMap;
 import java.util.Iterator;
 import java.util.List;
+import java.util.Map;
 import org.apache.iceberg.DataFile;
 import org.apache.iceberg.FileScanTask;
 import org.apache.iceberg.HasTableOperations;
@@ -14,6 +16,8 @@ import org.apache.iceberg.Table;
 import org.apache.iceberg.TableMetadata;
 import org.apache.iceberg.TableScan;
 import org.apache.iceberg.io.CloseableIterable;
+import org.apache.iceberg.io.StorageCredential;
+import org.apache.iceberg.io.SupportsStorageCredentials;
 import org.apache.iceberg.rest.PlanStatus;
 import org.apache.iceberg.rest.responses.FetchPlanningResultResponse;
 import org.apache.iceberg.rest.responses.FetchPlanningResultResponseParser;
@@ -38,6 +42,22 @@ public class TableText {
   /** Whether the FileIO of a table can list files. */
   public static boolean lists(Table table) {
     return CachingFileIO.lists(table.io());
+  }
+
+  /** The properties of a table's FileIO, over them the credentials that a REST catalog gives for the table's files. */
+  public static Map storage(Table table) {
+    Map found = new HashMap(table.io().properties());
+    if (table.io() instanceof SupportsStorageCredentials) {
+      String prefix = "";
+      for (Object each : ((SupportsStorageCredentials) table.io()).credentials()) {
+        StorageCredential credential = (StorageCredential) each;
+        if (table.location().startsWith(credential.prefix()) && credential.prefix().length() >= prefix.length()) {
+          prefix = credential.prefix();
+          found.putAll(credential.config());
+        }
+      }
+    }
+    return found;
   }
 
   /** How the files of a table are written: see the members of the text. */

@@ -1,0 +1,145 @@
+"""A REST catalog with a log-in, over HTTP and over HTTPS of a private authority, asked by both of its clients."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+from applier.commands.catalog_reader import open_lake
+from applier.config.settings import CatalogSection
+from applier.errors import OutsideRefused, TransientError
+from applier.runtime.jvm.spark_session import _catalog_settings
+from applier.sink.iceberg.catalog import Catalog
+from applier.sink.iceberg.java import JavaError
+from tests.services.authority import Authority, private_authority
+from tests.services.rest_catalog import RestCatalog, rest_catalog
+from tests.spark.world import World
+
+pytestmark = [pytest.mark.spark, pytest.mark.catalog]
+
+Lake = dict[str, str]
+
+
+@pytest.fixture
+def server(tmp_path: Path) -> Iterator[RestCatalog]:
+    """A catalog over HTTP, whose tables are on this machine."""
+    with rest_catalog(tmp_path, {"warehouse": f"file://{tmp_path}/tables"}) as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
+def authority(tmp_path_factory: pytest.TempPathFactory) -> Authority:
+    """One that this JVM does not trust."""
+    return private_authority(tmp_path_factory.mktemp("authority"))
+
+
+@pytest.fixture
+def secured(authority: Authority, tmp_path: Path) -> Iterator[RestCatalog]:
+    """A catalog over HTTPS."""
+    (tmp_path / "secured").mkdir()
+    with rest_catalog(tmp_path / "secured", {"warehouse": f"file://{tmp_path}/tables"}, authority.context()) as running:
+        yield running
+
+
+def _in_spark(spark: SparkSession, lake: Lake) -> str:
+    name = f"rest_{uuid.uuid4().hex[:8]}"
+    for key, value in _catalog_settings(name, lake).items():
+        spark.conf.set(key, value)
+    return name
+
+
+def _python(lake: Lake) -> int | None:
+    """What `status` and `check` do first."""
+    with open_lake(CatalogSection(name="lake", **lake)) as opened:
+        return opened.namespaces()
+
+
+def test_a_changefeed_lives_in_a_rest_catalog(spark: SparkSession, server: RestCatalog, tmp_path: Path) -> None:
+    """Rows, a new column, a rename and maintenance by the client of Java; `status` and `check` by that of Python."""
+    lake = server.login
+    world = World(spark, {"name": _in_spark(spark, lake), **lake}, tmp_path / "feed", "feed")
+    world.settings = {"source": {"messages_per_step": 4}, "maintenance": {"small_files": 2, "snapshots": 2}}
+    world.create("a")
+    for key in range(4):
+        world.put("a", key)
+        world.resolve()
+    world.put("a", 1, op="UPDATE")
+    world.ddl("ALTER TABLE a ADD COLUMN w INT")
+    world.resolve()
+    world.ddl("RENAME TABLE a TO b")
+    world.put("b", 4, w="7")
+    world.resolve()
+
+    world.run()
+
+    found = spark.sql(f"SELECT id, w FROM {world.lake['name']}.feed__shop.b ORDER BY id").collect()
+    assert [(row.id, row.w) for row in found] == [(0, None), (1, None), (2, None), (3, None), (4, 7)]
+    assert world.table("b").state == "in step"
+    assert "It answers: 2 namespaces." in world.obey(f"applier check -c {world.path}")
+    assert server.asked["POST rename"] == 1
+
+
+_WRONG: dict[str, tuple[Callable[[RestCatalog, RestCatalog], Lake], str, str]] = {
+    "secret": (lambda one, _: {**one.login, "credential": "applier:wrong"}, "Not authorized", "log-in is refused"),
+    "token": (lambda one, _: {"type": "rest", "uri": one.address, "token": "old"}, "Not authorized", "log-in is"),
+    "no log-in": (lambda one, _: {"type": "rest", "uri": one.address}, "Not authorized", "log-in is refused"),
+    "path": (
+        lambda one, _: {**one.login, "uri": f"{one.address}/lake"},
+        "there is no /lake/v1/config.*check what the configuration names",
+        "knows no catalog there",
+    ),
+    "OAuth2 path": (
+        lambda one, _: {**one.login, "oauth2-server-uri": f"{one.address}/tokens"},
+        "Unable to process .code: 404",
+        "knows no catalog there",
+    ),
+    "https to HTTP": (
+        lambda one, _: {**one.login, "uri": one.address.replace("http:", "https:")},
+        "check http and https",
+        "does not speak TLS.* http and https",
+    ),
+    "authority": (lambda _, two: two.login, "which authority the client trusts", "REQUESTS_CA_BUNDLE"),
+    "authority of OAuth2": (
+        lambda one, two: {**one.login, "oauth2-server-uri": f"{two.address}/v1/oauth/tokens"},
+        "which authority the client trusts",
+        "REQUESTS_CA_BUNDLE",
+    ),
+}
+"""Settings that are wrong, and what each client says of them at once."""
+
+
+@pytest.mark.parametrize("what", _WRONG)
+def test_a_wrong_setting_ends_at_once(
+    spark: SparkSession, server: RestCatalog, secured: RestCatalog, what: str
+) -> None:
+    """The run ends with exit 3, as it does for what Python finds in `status` and `check`."""
+    lake, java, python = _WRONG[what][0](server, secured), *_WRONG[what][1:]
+    with pytest.raises(OutsideRefused, match=java):
+        Catalog(spark, _in_spark(spark, lake))
+    with pytest.raises(TransientError, match=python):
+        _python(lake)
+
+
+@pytest.mark.parametrize("address", ["down", "out of order"])
+def test_an_oauth2_server_that_is_down_is_an_outage(spark: SparkSession, server: RestCatalog, address: str) -> None:
+    """It may come back, so the call is made again."""
+    lake = server.login
+    if address == "down":
+        lake["oauth2-server-uri"] = "http://127.0.0.1:1/v1/oauth/tokens"
+    else:
+        server.out["/v1/oauth"] = 503
+    name = _in_spark(spark, lake)
+    with pytest.raises(JavaError):
+        Catalog(spark, name)
+    with pytest.raises(TransientError, match="connection is refused|out of order"):
+        _python(lake)
+
+    if address == "out of order":
+        server.out.clear()
+
+        assert Catalog(spark, name).namespaces() == []
+        assert _python(lake) == 0
