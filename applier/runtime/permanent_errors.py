@@ -19,7 +19,7 @@ System = Literal["java", "tls", "kafka", "jdbc", "rest", "storage", "spark", "op
 CATALOG: tuple[System, ...] = ("java", "tls", "jdbc", "rest", "storage", "spark")
 """Systems that a call into Iceberg's library may meet."""
 
-OPENING: tuple[System, ...] = (*CATALOG, "opening")
+OPENING: tuple[System, ...] = ("opening", *CATALOG)
 """The same for its first call, which shows whether the addresses are right."""
 
 KAFKA: tuple[System, ...] = ("java", "tls", "kafka")
@@ -35,7 +35,7 @@ DRIVER = (
 _RIGHTS = "check the log-in and the rights that the configuration gives for it."
 _NAMED = "asking again gives the same answer: check what the configuration names."
 _CERTIFICATE = "check the certificates: which authority the client trusts, and which host the server's is made for."
-_NO_TLS = "the server does not speak TLS there, or another version: check http and https in the addresses of [catalog]."
+_NO_TLS = "the server does not speak TLS there: check http, https and sslmode in the addresses of [catalog]."
 _OPTIONS = "check the kafka.* options under [source.kafka]: names, files, passwords and the log-in."
 _EXPIRED = "the keys of the storage have expired, or it does not know them"
 _SCHEME = "check the scheme of catalog.warehouse and catalog.io-impl: a warehouse on S3 needs S3FileIO."
@@ -114,7 +114,7 @@ _CODES: dict[System, dict[str, str]] = {
         _MISSING: "DATA_SOURCE_NOT_FOUND",
         _NAMED: "AnalysisException, ExtendedAnalysisException, ParseException",
     },
-    "opening": {_NO_TLS: "SSLException"},
+    "opening": {_NO_TLS: "SSLException, SQLSTATE 08004", _NAMED: "FileNotFoundException"},
 }
 """Per system and hint, the classes and codes, between commas; `_AGAIN` for a failure that may pass."""
 
