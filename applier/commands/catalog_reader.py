@@ -341,8 +341,8 @@ def _answered(error: Exception) -> tuple[str, str]:
         said = reason_of(error)
         reason = said if said.startswith("the storage") else "the log-in is refused"
         return reason, "correct the log-in in [catalog] (user, password or key), or give it the rights."
-    if (elsewhere := _misaddressed(causes)) is not None:
-        return elsewhere
+    if address := _misaddressed(causes):
+        return address
     if any(isinstance(cause, FileNotFoundError) for cause in causes):
         gone = next((found[1] for cause in causes if (found := _GONE.search(str(cause)))), "a file of it")
         return f"the catalog names {gone}, which is not there", WAY_TO_MOVED_FILES

@@ -19,7 +19,7 @@ System = Literal["java", "tls", "kafka", "jdbc", "rest", "storage", "spark", "op
 CATALOG: tuple[System, ...] = ("java", "tls", "jdbc", "rest", "storage", "spark")
 """Systems that a call into Iceberg's library may meet."""
 
-OPENING: tuple[System, ...] = (*CATALOG, "opening")
+OPENING: tuple[System, ...] = ("opening", *CATALOG)
 """The same for its first call, which shows whether the addresses are right."""
 
 KAFKA: tuple[System, ...] = ("java", "kafka", "tls")
@@ -46,7 +46,7 @@ _CLIENT = (
 )
 _READ = "give this user the right Read on the topic, which includes Describe; no other right is needed."
 _NO_SASL = "this listener takes no log-in by SASL: write SSL or PLAINTEXT to kafka.security.protocol."
-_NO_TLS = "the server does not speak TLS there, or another version: check http and https in the addresses of [catalog]."
+_NO_TLS = "the server does not speak TLS there: check http, https and sslmode in the addresses of [catalog]."
 _OPTIONS = "check the kafka.* options under [source.kafka]: names, files, passwords and the log-in."
 _EXPIRED = "the keys of the storage have expired, or it does not know them"
 _SCHEME = "check the scheme of catalog.warehouse and catalog.io-impl: a warehouse on S3 needs S3FileIO."
@@ -133,7 +133,7 @@ _CODES: dict[System, dict[str, str]] = {
         _MISSING: "DATA_SOURCE_NOT_FOUND",
         _NAMED: "AnalysisException, ExtendedAnalysisException, ParseException",
     },
-    "opening": {_NO_TLS: "SSLException"},
+    "opening": {_NO_TLS: "SSLException, SQLSTATE 08004", _NAMED: "FileNotFoundException"},
 }
 """Per system and hint, the classes and codes, between commas; `_AGAIN` for a failure that may pass."""
 
