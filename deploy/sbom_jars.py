@@ -2,7 +2,6 @@
 
 Jars inside pyspark come with that package, and are not listed.
 """
-# ruff: noqa: INP001 - a script beside those of the shell
 
 from __future__ import annotations
 

@@ -179,7 +179,7 @@ def taken(
     name = config.changefeed.name
     # Nothing is held yet, so that a stop request need not wait for the lease.
     with STOPPING.waiting():
-        _refuse_foreign(config, catalog)
+        refuse_copy(config, catalog)
         is_lost = checkpoints.lost_epoch(catalog.load, name) > 0
         if is_lost:
             refuse_gaps(name, catalog.name, source.bounds())
@@ -213,10 +213,10 @@ def taken(
     return control, checkpoint
 
 
-def _refuse_foreign(config: Config, catalog: Catalog) -> None:
-    """Refuse, by ForeignLake, a catalog that is a copy of that of another lake."""
-    table = catalog.load((namespace(config.changefeed.name), CHECKPOINTS.name))
-    if table is not None:
+def refuse_copy(config: Config, catalog: Catalog) -> None:
+    """Refuse, by ForeignLake, a catalog that is a copy of that of another lake; any control table shows it."""
+    places = ((namespace(config.changefeed.name), kind.name) for kind in (CHECKPOINTS, *CONTROL_TABLES))
+    if (table := next(filter(None, map(catalog.load, places)), None)) is not None:
         refuse_foreign(config.catalog, str(table), table.location, table.metadata_file, table.setting(CATALOG_FILE))
 
 

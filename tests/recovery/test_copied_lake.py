@@ -13,7 +13,13 @@ from tests import recordings
 from tests.recovery.process import Applier, Ended, once
 from tests.replay import differences, replay
 
-COMMANDS = {"run": ("--once",), "park": ("--tables", "*.*", "--why", "a trial"), "status": (), "check": ()}
+COMMANDS = {
+    "run": ("--once",),
+    "park": ("--tables", "*.*", "--why", "a trial"),
+    "status": (),
+    "check": (),
+    "forget": (),
+}
 
 
 def _lake(catalog: Path, folder: Path) -> dict[str, str]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from applier.config import own_namespaces
 from applier.config.settings import Config
 from applier.errors import ConfigError
+from applier.pipeline.build import refuse_copy
 from applier.runtime.jvm.spark_session import running
 from applier.runtime.retry import with_retry
 from applier.sink.commit.stamp import CHANGEFEED
@@ -23,13 +24,14 @@ def forget_changefeed(config: Config, *, take_over: bool = False) -> list[str]:
     each.
 
     Raises:
-        ConfigError: There is no such changefeed.
+        ConfigError: There is no such changefeed, or the lake is a copy.
         CheckpointConflict: Another applier holds the changefeed.
         TransientError: The catalog does not answer.
     """
     section, name = config.catalog, config.changefeed.name
     with running(config, section.properties) as session:
         catalog = with_retry(lambda: Catalog(session, section.name))
+        with_retry(lambda: refuse_copy(config, catalog))
         if with_retry(lambda: is_absent(catalog.load, name)):
             raise ConfigError([f"There is no changefeed {name} in catalog {section.name}."])
         return with_retry(lambda: _forgotten(config, catalog, take_over=take_over))
