@@ -186,13 +186,13 @@ class Disasters:
                 self._own.busy = False
         return when
 
-    def _failing_question(self, real: Callable[[str], Any]) -> Callable[[str], Any]:
+    def _failing_question(self, real: Callable[..., Any]) -> Callable[..., Any]:
         @contextmanager
-        def asked(action: str) -> Iterator[None]:
+        def asked(action: str, *systems: Any) -> Iterator[None]:
             when = self._fails(action.partition(" ")[0])
             if when == "before":
                 raise JavaError(action, "UncheckedSQLException", "no answer came")
-            with real(action):
+            with real(action, *systems):
                 yield
             if when == "after":
                 raise JavaError(action, "UncheckedSQLException", "the answer was lost")

@@ -150,14 +150,15 @@ class Lab:
 
     def status(self, engine: Engine = "spark") -> StatusReport:
         """What `applier status` finds, which reads the catalog without Spark; its queries are for an engine."""
-        file = database(self.spark)
-        return status(self._config(uri=f"jdbc:sqlite:{file}", warehouse=str(file.parent)), now_ms=0, engine=engine)
+        return status(self._config(), now_ms=0, engine=engine)
 
-    def _config(self, **catalog: str) -> settings.Config:
+    def _config(self) -> settings.Config:
+        file = database(self.spark)
+        lake = {"uri": f"jdbc:sqlite:{file}", "warehouse": str(file.parent)}
         raw: dict[str, dict[str, Any]] = {
             "changefeed": {"name": self.name, "protocol": "simple", "order": self.order},
             "source": {"archive": "records", "messages_per_step": self.messages},
-            "catalog": {"name": CATALOG, "type": "jdbc", **catalog},
+            "catalog": {"name": CATALOG, "type": "jdbc", **lake},
             "tables": {"route": f"{self.name}__{{database}}.{{table}}"},
         }
         for section, keys in self.more.items():

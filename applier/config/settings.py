@@ -72,8 +72,6 @@ class CatalogSection(Section):
             near = nearest(self.type, CATALOGS)
             hint = f"did you mean {near}?" if near else f"known types are {', '.join(CATALOGS)}"
             problems["type"] = f"unknown type {self.type}, {hint}"
-        elif "catalog-impl" not in self.properties:
-            problems |= self._lacking
         if self.type == "jdbc" and uri and not uri.startswith("jdbc:"):
             kind = uri.partition(":")[0]
             problems["uri"] = (
@@ -83,8 +81,10 @@ class CatalogSection(Section):
         return self
 
     @property
-    def _lacking(self) -> dict[str, str]:
+    def lacking(self) -> dict[str, str]:
         """What is wrong with `uri` and `warehouse`, where one is not given: a misspelt key, or a missing one."""
+        if "catalog-impl" in self.properties:
+            return {}
         found = {}
         for key in ("uri", "warehouse"):
             if key in self.properties:
@@ -332,7 +332,7 @@ class Config(Section):
     @model_validator(mode="after")
     def _check(self) -> Config:
         feed, upstream = self.changefeed, self.upstream
-        problems = {}
+        problems = {f"catalog.{key}": problem for key, problem in self.catalog.lacking.items()}
         if self.tables.keys and feed.traits.keys_in_rows:
             problems["tables.keys"] = f"is for protocol debezium; rows of {feed.protocol} name their key"
         if upstream.schemas is not None and feed.traits.carries.schema == "messages":

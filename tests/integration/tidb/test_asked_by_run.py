@@ -141,8 +141,8 @@ def test_what_tidb_alone_knows_is_asked_there(feed: Feed, tidb: Tidb, tmp_path: 
     assert differing(tidb, found) == ["loose"], ended.everything
     parked = hint_of(ended, "loose")
     assert "TiDB was asked: Rows of table" in parked["because"]
-    command = re.search(r"`applier (load) (-c \S+ --tables \S+)`", parked["hint"])
-    assert command is not None, parked["hint"]
+    command = re.search(r"`applier (load) (-c \S+ --tables \S+)`", parked["way_out"])
+    assert command is not None, parked["way_out"]
     options = [option for option in shlex.split(command[2]) if option not in ("-c", str(tmp_path / "applier.toml"))]
     loaded = Applier(found.raw, tmp_path, *options, command=command[1]).wait()
     assert loaded.code == 0, loaded.everything

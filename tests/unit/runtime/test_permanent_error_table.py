@@ -25,6 +25,7 @@ from applier.runtime.storage_keys import KEYS
 RIGHTS = "check the log-in and the rights"
 MISSING = "a class or a package is missing"
 DRIVER = 'put the jar of the JDBC driver of this database on this machine, and its path into "spark.jars"'
+NO_TLS = "the server does not speak TLS there"
 NAMED = "asking again gives the same answer"
 CERTIFICATE = "check the certificates"
 DATES = "the server's certificate is out of its dates"
@@ -68,8 +69,13 @@ LASTING: dict[tuple[System, str], list[str]] = {
     ("jdbc", DRIVER): ["SQLException 08001"],
     ("jdbc", RIGHTS): ["SQLSTATE 28", "SQLSTATE 42501", "SQLITE_READONLY", "SQLITE_PERM", "SQLITE_AUTH"],
     ("jdbc", NAMED): ["SQLSTATE 42", "SQLSTATE 3D", "SQLITE_NOTADB", "SQLITE_CORRUPT"],
-    ("rest", RIGHTS): ["NotAuthorizedException", "ForbiddenException"],
-    ("rest", NAMED): ["BadRequestException", "UnsupportedFormatVersion"],
+    ("rest", RIGHTS): ["NotAuthorizedException", "ForbiddenException", "HTTP 401", "HTTP 403"],
+    ("rest", NAMED): [
+        "BadRequestException", "UnsupportedFormatVersion", "NoSuchWarehouseException", "HTTP 400", "HTTP 404",
+        "HTTP 405",
+    ],
+    ("opening", NO_TLS): ["SSLException", "SQLSTATE 08004"],
+    ("opening", NAMED): ["FileNotFoundException"],
     ("storage", RIGHTS): [
         "AccessControlException", "AccessDeniedException", "AuthorizationException", "AWS AccessDenied",
         "AWS SignatureDoesNotMatch", "AWS 401", "AWS 403",
@@ -104,6 +110,7 @@ PASSING: dict[System, list[str]] = {
     "rest": ["ServiceFailureException", "ServiceUnavailableException", "CommitStateUnknownException"],
     "storage": ["AWS 5", "AWS 429", "AWS SlowDown"],
     "spark": [],
+    "opening": [],
 }  # fmt: skip
 """What may pass."""
 
@@ -112,7 +119,7 @@ def cause(entry: str) -> Cause:
     """An exception that an entry of the table stands for."""
     if entry == "SQLException 08001":
         return Cause("SQLException", "08001", "No suitable driver")
-    is_code = entry.startswith(("SQL", "AWS", "DATA_", "PACKAGE_"))
+    is_code = entry.startswith(("SQL", "AWS", "DATA_", "PACKAGE_", "HTTP "))
     return Cause("SomeException", f"{entry}99", "said") if is_code else Cause(entry, "", "said")
 
 
