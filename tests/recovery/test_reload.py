@@ -52,6 +52,7 @@ def until_live(raw: dict[str, Any], name: TableName) -> None:
         time.sleep(0.2)
 
 
+@pytest.mark.soak
 @pytest.mark.timeout(600)
 def test_a_table_is_admitted_without_a_restart(tmp_path: Path) -> None:
     """It comes as a start would bring it. What cannot be taken up is refused by name, and the run goes on."""
