@@ -134,7 +134,10 @@ def test_a_start_of_spark_is_left_at_once(number: signal.Signals, tmp_path: Path
     ended = applier.end(number)
 
     assert (ended.code, ended.said) == (0, "Stopped while waiting; nothing was left half done."), ended.everything
-    assert [event["event"] for event in ended.events] == ["starting Spark", "catalog is new"]
+    events = [event["event"] for event in ended.events]
+    assert events[:2] == ["starting Spark", "catalog is new"]
+    # A quick machine may have Spark by the time that the signal comes.
+    assert events[2:] in ([], ["Spark is started"])
 
 
 @pytest.mark.soak
