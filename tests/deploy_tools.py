@@ -9,6 +9,20 @@ from pathlib import Path
 
 import pytest
 
+CONFIG = """
+[changefeed]
+name = "shop"
+protocol = "simple"
+[source.kafka]
+topics = ["shop"]
+"kafka.bootstrap.servers" = "kafka:9092"
+[catalog]
+name = "lake"
+type = "rest"
+uri = "http://catalog:8181"
+"""
+"""A configuration that is deployed; what serves it and runs it is for the deployment to add."""
+
 _PATH = os.pathsep.join([os.environ.get("PATH", ""), str(Path(sys.executable).parent)])
 
 

@@ -215,7 +215,7 @@ def taken(
 
 def refuse_copy(config: Config, catalog: Catalog) -> None:
     """Refuse, by ForeignLake, a catalog that is a copy of that of another lake; any control table shows it."""
-    places = ((namespace(config.changefeed.name), kind.name) for kind in (CHECKPOINTS, *CONTROL_TABLES))
+    places = ((namespace(config.changefeed.name), kind.name) for kind in CONTROL_TABLES)
     if (table := next(filter(None, map(catalog.load, places)), None)) is not None:
         refuse_foreign(config.catalog, str(table), table.location, table.metadata_file, table.setting(CATALOG_FILE))
 

@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-import uuid
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 from pyspark.sql import SparkSession
 
-from applier.commands.catalog_reader import open_lake
-from applier.config.settings import CatalogSection
 from applier.errors import OutsideRefused, TransientError
-from applier.runtime.jvm.spark_session import _catalog_settings
 from applier.sink.iceberg.catalog import Catalog
 from applier.sink.iceberg.java import JavaError
-from tests.services.authority import Authority, private_authority
+from tests.integration.catalogs import in_spark, namespaces
+from tests.services import certificates
+from tests.services.certificates import Authority
 from tests.services.postgres import Postgres, postgres
 from tests.spark.world import World
 
@@ -34,7 +32,7 @@ def server() -> Iterator[Postgres]:
 @pytest.fixture(scope="module")
 def authority(tmp_path_factory: pytest.TempPathFactory) -> Authority:
     """One that no machine trusts."""
-    return private_authority(tmp_path_factory.mktemp("authority"))
+    return certificates.authority("private", tmp_path_factory.mktemp("authority"))
 
 
 @pytest.fixture(scope="module")
@@ -44,32 +42,19 @@ def secured(authority: Authority) -> Iterator[Postgres]:
         yield running
 
 
-def _in_spark(spark: SparkSession, lake: Lake) -> str:
-    name = f"pg_{uuid.uuid4().hex[:8]}"
-    for key, value in _catalog_settings(name, lake).items():
-        spark.conf.set(key, value)
-    return name
-
-
-def _python(lake: Lake) -> int | None:
-    """What `status` and `check` do first."""
-    with open_lake(CatalogSection(name="lake", **lake)) as opened:
-        return opened.namespaces()
-
-
 @pytest.mark.parametrize("tls", [False, True])
 def test_a_changefeed_lives_in_postgresql(
     spark: SparkSession, server: Postgres, secured: Postgres, authority: Authority, tmp_path: Path, tls: bool
 ) -> None:
     """The driver of Java and the library of Python take the same `uri`, the options of either included."""
     if tls:
-        lake = secured.lake(f"?sslmode=verify-full&sslrootcert={authority.pem}&loginTimeout=9&prepareThreshold=0")
+        lake = secured.lake(f"?sslmode=verify-full&sslrootcert={authority.file}&loginTimeout=9&prepareThreshold=0")
     else:
         lake = server.lake("?ApplicationName=applier&currentSchema=public")
     with pytest.raises(TransientError, match="no tables of a catalog yet"):
-        _python(lake)
+        namespaces(lake)
     lake["warehouse"] = f"{tmp_path}/tables"
-    world = World(spark, {"name": _in_spark(spark, lake), **lake}, tmp_path / "feed", "feed")
+    world = World(spark, {"name": in_spark(spark, lake), **lake}, tmp_path / "feed", "feed")
     world.create("a")
     world.put("a", 1, 2)
     world.resolve()
@@ -112,21 +97,21 @@ def test_a_wrong_setting_ends_at_once(spark: SparkSession, server: Postgres, sec
     lake, java, python = _WRONG[what][0](server, secured), *_WRONG[what][1:]
     lake["warehouse"] = "/tmp"  # noqa: S108 - nothing is written
     with pytest.raises(OutsideRefused, match=java):
-        Catalog(spark, _in_spark(spark, lake))
+        Catalog(spark, in_spark(spark, lake))
     with pytest.raises(TransientError, match=python):
-        _python(lake)
+        namespaces(lake)
 
 
 def test_a_server_that_is_down_is_an_outage(spark: SparkSession, server: Postgres) -> None:
     """It may come back, so the call is made again."""
     lake = server.lake() | {"warehouse": "/tmp"}  # noqa: S108 - nothing is written
-    name = _in_spark(spark, lake)
+    name = in_spark(spark, lake)
     server.stop()
     try:
         with pytest.raises(JavaError, match="refused"):
             Catalog(spark, name)
         with pytest.raises(TransientError, match="the connection is refused"):
-            _python(lake)
+            namespaces(lake)
     finally:
         server.start()
     assert Catalog(spark, name).name == name

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import uuid
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -13,15 +12,16 @@ from pyspark.sql import SparkSession
 from applier.commands.catalog_reader import open_lake
 from applier.config.settings import CatalogSection
 from applier.errors import OutsideRefused, TransientError
-from applier.runtime.jvm.spark_session import _catalog_settings
 from applier.sink.format.storage import RemoteStorage
 from applier.sink.iceberg.catalog import Catalog
 from applier.sink.iceberg.java import JavaError
 from applier.sink.iceberg.table import storage_for
 from bench.storage import BUCKET, KEYS, slow_s3
 from tests.few import few
+from tests.integration.catalogs import in_spark, namespaces
 from tests.integration.faulty_storage import faulty
-from tests.services.authority import Authority, private_authority
+from tests.services import certificates
+from tests.services.certificates import Authority, context
 from tests.services.rest_catalog import RestCatalog, rest_catalog
 from tests.spark.world import World
 
@@ -40,34 +40,22 @@ def server(tmp_path: Path) -> Iterator[RestCatalog]:
 @pytest.fixture(scope="module")
 def authority(tmp_path_factory: pytest.TempPathFactory) -> Authority:
     """One that this JVM does not trust."""
-    return private_authority(tmp_path_factory.mktemp("authority"))
+    return certificates.authority("private", tmp_path_factory.mktemp("authority"))
 
 
 @pytest.fixture
 def secured(authority: Authority, tmp_path: Path) -> Iterator[RestCatalog]:
     """A catalog over HTTPS."""
     (tmp_path / "secured").mkdir()
-    with rest_catalog(tmp_path / "secured", {"warehouse": f"file://{tmp_path}/tables"}, authority.context()) as running:
+    shown, tables = context(authority.issue("server")), {"warehouse": f"file://{tmp_path}/tables"}
+    with rest_catalog(tmp_path / "secured", tables, shown) as running:
         yield running
-
-
-def _in_spark(spark: SparkSession, lake: Lake) -> str:
-    name = f"rest_{uuid.uuid4().hex[:8]}"
-    for key, value in _catalog_settings(name, lake).items():
-        spark.conf.set(key, value)
-    return name
-
-
-def _python(lake: Lake) -> int | None:
-    """What `status` and `check` do first."""
-    with open_lake(CatalogSection(name="lake", **lake)) as opened:
-        return opened.namespaces()
 
 
 def test_a_changefeed_lives_in_a_rest_catalog(spark: SparkSession, server: RestCatalog, tmp_path: Path) -> None:
     """Rows, a new column, a rename and maintenance by the client of Java; `status` and `check` by that of Python."""
     lake = server.login
-    world = World(spark, {"name": _in_spark(spark, lake), **lake}, tmp_path / "feed", "feed")
+    world = World(spark, {"name": in_spark(spark, lake), **lake}, tmp_path / "feed", "feed")
     world.settings = {"source": {"messages_per_step": 4}, "maintenance": {"small_files": 2, "snapshots": 2}}
     world.create("a")
     for key in range(4):
@@ -125,9 +113,9 @@ def test_a_wrong_setting_ends_at_once(
     """The run ends with exit 3, as it does for what Python finds in `status` and `check`."""
     lake, java, python = _WRONG[what][0](server, secured), *_WRONG[what][1:]
     with pytest.raises(OutsideRefused, match=java):
-        Catalog(spark, _in_spark(spark, lake))
+        Catalog(spark, in_spark(spark, lake))
     with pytest.raises(TransientError, match=python):
-        _python(lake)
+        namespaces(lake)
 
 
 @pytest.mark.parametrize("address", few(["down", "out of order"], 0))
@@ -138,17 +126,17 @@ def test_an_oauth2_server_that_is_down_is_an_outage(spark: SparkSession, server:
         lake["oauth2-server-uri"] = "http://127.0.0.1:1/v1/oauth/tokens"
     else:
         server.out["/v1/oauth"] = 503
-    name = _in_spark(spark, lake)
+    name = in_spark(spark, lake)
     with pytest.raises(JavaError):
         Catalog(spark, name)
     with pytest.raises(TransientError, match="connection is refused|out of order"):
-        _python(lake)
+        namespaces(lake)
 
     if address == "out of order":
         server.out.clear()
 
         assert Catalog(spark, name).namespaces() == []
-        assert _python(lake) == 0
+        assert namespaces(lake) == 0
 
 
 @pytest.mark.s3
@@ -166,7 +154,7 @@ def test_both_clients_use_the_keys_that_the_catalog_gives(spark: SparkSession, t
             lake = {**server.login, "s3.endpoint": storage.address, "client.region": "us-east-1"}
             lake |= {"io-impl": KEYS["io-impl"], "s3.path-style-access": "true"}
             lake |= {"header.X-Iceberg-Access-Delegation": "vended-credentials"}
-            catalog = Catalog(spark, _in_spark(spark, lake))
+            catalog = Catalog(spark, in_spark(spark, lake))
 
             table = catalog.create(("shop", "a"), pa.schema([pa.field("id", pa.int64())]))
 

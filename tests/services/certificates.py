@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ipaddress
+import ssl
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -50,6 +51,13 @@ class Authority:
         )
         file.write_bytes(_pem(key) + certificate.public_bytes(serialization.Encoding.PEM))
         return file
+
+
+def context(file: Path) -> ssl.SSLContext:
+    """What a server in Python wraps its sockets with, to show a certificate of `Authority.issue`."""
+    found = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    found.load_cert_chain(file)
+    return found
 
 
 def authority(name: str, folder: Path) -> Authority:

@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from tests.services.authority import Authority
+from tests.services.certificates import Authority
 from tests.services.process import free_ports
 
 USER, PASSWORD, DATABASE = "applier", "s3cret/p@ss", "lake"
@@ -108,11 +108,9 @@ def postgres(authority: Authority | None = None) -> Iterator[Postgres]:
 def _secure(folder: Path, authority: Authority) -> None:
     """Let it speak TLS, and take no connection without."""
     with (folder / "postgresql.conf").open("a", encoding="utf-8") as file:
-        file.write("ssl = on\nssl_cert_file = 'server.crt'\nssl_key_file = 'server.key'\n")
+        file.write("ssl = on\nssl_cert_file = 'server.pem'\nssl_key_file = 'server.pem'\n")
     (folder / "pg_hba.conf").write_text("hostssl all all 127.0.0.1/32 scram-sha-256\n", encoding="utf-8")
-    owner = folder.stat()
-    for source, name in ((authority.certificate, "server.crt"), (authority.key, "server.key")):
-        target = folder / name
-        target.write_bytes(source.read_bytes())
-        target.chmod(0o600)
-        os.chown(target, owner.st_uid, owner.st_gid)
+    owner, target = folder.stat(), folder / "server.pem"
+    target.write_bytes(authority.issue("server").read_bytes())
+    target.chmod(0o600)
+    os.chown(target, owner.st_uid, owner.st_gid)

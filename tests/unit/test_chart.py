@@ -13,28 +13,16 @@ import pytest
 import yaml
 
 from applier.config import settings
-from tests.deploy_tools import tool
+from tests.deploy_tools import CONFIG, tool
 
 Objects: TypeAlias = Mapping[tuple[str, str], Mapping[str, Any]]
 
 _ROOT = Path(__file__).parents[2]
 _CHART = _ROOT / "deploy/helm/applier"
-_CONFIG = """
-[changefeed]
-name = "shop"
-protocol = "simple"
-[source.kafka]
-topics = ["shop"]
-"kafka.bootstrap.servers" = "kafka:9092"
-[catalog]
-name = "lake"
-type = "rest"
-uri = "http://catalog:8181"
-"""
 _KUBERNETES = "1.31"
 
 
-def _helm(folder: Path, *arguments: str, config: str = _CONFIG) -> subprocess.CompletedProcess[str]:
+def _helm(folder: Path, *arguments: str, config: str = CONFIG) -> subprocess.CompletedProcess[str]:
     file = folder / "applier.toml"
     file.write_text(config, encoding="utf-8")
     # A helm that was built from source does not know which Kubernetes it is for.
@@ -154,11 +142,11 @@ def test_there_are_never_two_drivers_and_one_without_executors_has_no_rights(obj
     ("config", "given", "said"),
     [
         ("", ["secret=keys"], "Set config to the text of applier.toml"),
-        (_CONFIG, [], "Set secret to the name of the Secret"),
-        (f"{_CONFIG}[http]\nport = 1\n", ["secret=keys"], "Take [http] and [spark] out of config"),
-        (f"{_CONFIG} [ spark ]\n", ["secret=keys"], "Take [http] and [spark] out of config"),
-        (_CONFIG, ["secret=keys", "replicas=2"], "replicas"),
-        (_CONFIG, ["secret=keys", "executors.instances=-1"], "instances"),
+        (CONFIG, [], "Set secret to the name of the Secret"),
+        (f"{CONFIG}[http]\nport = 1\n", ["secret=keys"], "Take [http] and [spark] out of config"),
+        (f"{CONFIG} [ spark ]\n", ["secret=keys"], "Take [http] and [spark] out of config"),
+        (CONFIG, ["secret=keys", "replicas=2"], "replicas"),
+        (CONFIG, ["secret=keys", "executors.instances=-1"], "instances"),
     ],
 )
 def test_values_that_do_not_fit_are_refused(config: str, given: list[str], said: str, tmp_path: Path) -> None:

@@ -12,22 +12,10 @@ from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 
-from tests.deploy_tools import tool
+from tests.deploy_tools import CONFIG, tool
 
 _ROOT = Path(__file__).parents[2]
 _DEPLOY = _ROOT / "deploy"
-_CONFIG = """
-[changefeed]
-name = "shop"
-protocol = "simple"
-[source.kafka]
-topics = ["shop"]
-"kafka.bootstrap.servers" = "kafka:9092"
-[catalog]
-name = "lake"
-type = "rest"
-uri = "http://catalog:8181"
-"""
 
 
 def test_the_recipe_has_no_finding() -> None:
@@ -126,7 +114,7 @@ def _answering(code: int) -> Iterator[int]:
 
 def _health(folder: Path, http: str) -> tuple[int, str]:
     file = folder / "applier.toml"
-    file.write_text(_CONFIG + http, encoding="utf-8")
+    file.write_text(CONFIG + http, encoding="utf-8")
     environment = os.environ | {"APPLIER_CONFIG": str(file), "PYTHONPATH": str(_ROOT)}
     command = [sys.executable, str(_DEPLOY / "healthcheck.py")]
     done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)

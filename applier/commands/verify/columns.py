@@ -61,7 +61,8 @@ def columns_at(table: Table, schemas: Sequence[TableSchema], wanted: pa.Schema) 
 def _refuse_twins(table: Table, fields: Sequence[Field], since: Sequence[TableSchema]) -> None:
     """Refuse columns that were made anew in schemas since the snapshot, by DROP and ADD: either could be meant."""
     for field in fields:
-        if any(other is not None and other.id != field.id for schema in since for other in [schema.field(field.name)]):
+        others = [schema.field(field.name) for schema in since]
+        if any(other is not None and other.id != field.id for other in others):
             what = (
                 f"Column {field.name} of table {table} was made anew near the resolved ts, "
                 "and the snapshot does not say which of the two counts."
