@@ -9,7 +9,7 @@ from applier.config.readers import refuse_unreadable
 from applier.config.settings import CatalogSection, Config
 from applier.consume.spark import places
 from applier.consume.staging_folder import staging_folder
-from applier.pipeline.build import assemble, last_state, open_runner
+from applier.pipeline.build import assemble, last_state, open_runner, refuse_copy
 from applier.pipeline.step import Pipeline
 from applier.runtime.jvm.spark_session import running
 from applier.sink.iceberg.catalog import Catalog
@@ -19,11 +19,13 @@ from applier.sink.iceberg.catalog import Catalog
 def looking(config: Config) -> Iterator[Pipeline]:
     """The pipeline of a configuration at its newest checkpoint, without the lease; only `look` at it.
 
-    Raises ConfigError where Spark cannot start, or `tables.readers` names one that cannot read the tables.
+    Raises ConfigError where Spark cannot start, `tables.readers` names one that cannot read the tables, or the lake is
+    a copy.
     """
     refuse_unreadable(config.tables.readers, config.tables.format_version)
     with _readable(config.catalog) as properties, running(config, properties) as session:
         catalog = Catalog(session, config.catalog.name)
+        refuse_copy(config, catalog)
         with open_runner(config, session, places(session, config.source.engine)) as runner:
             yield assemble(config, runner, catalog, last_state(catalog, config.changefeed.name))
 
