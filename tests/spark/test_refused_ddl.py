@@ -114,7 +114,7 @@ RELOADED = {
     "a": (
         "(id BIGINT PRIMARY KEY, v VARCHAR(20))",
         "MODIFY COLUMN v DATE",
-        "conversion from varchar to date is not known",
+        "exact conversion to date is not known for the form of a value",
     ),
     "b": (
         "(id BIGINT PRIMARY KEY)",
@@ -137,7 +137,8 @@ def test_a_load_brings_back_what_is_not_computed(make: Make, tmp_path: Path) -> 
     kinds = {"v": "varchar(20)"}
     for table, (form, _, _) in RELOADED.items():
         world.ddl(f"CREATE TABLE {table} {form}", table)
-        row = {"id": "1", "v": "2023-01-02"}
+        # In an SQL mode that is not strict, TiDB makes a date of what begins as one.
+        row = {"id": "1", "v": "2023-01-02 or so" if table == "a" else "2023-01-02"}
         world.send_row(table, row if table != "b" else {"id": "1"}, kinds if table == "a" else {"v": "date"})
     world.resolve()
     world.run()
