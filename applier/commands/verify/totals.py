@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from itertools import groupby
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -48,12 +49,15 @@ class PieceTask:
         """Those that are known and have the same checksum still are as they were; others are read, and cut anew."""
         known = [(piece, one) for piece, one in part if one is not None and one.checksum is not None]
         sums = dict(zip([piece for piece, _ in known], self.pieces.checksums([p for p, _ in known]), strict=True))
+        same = {piece: one for piece, one in known if sums[piece] == one.checksum}
         found = PartTotals()
-        for piece, one in part:
-            if one is not None and one.checksum is not None and sums[piece] == one.checksum:
-                found.pieces.append(one)
+        for is_same, run in groupby((piece for piece, _ in part), same.__contains__):
+            pieces = list(run)
+            if is_same:
+                found.pieces += [same[piece] for piece in pieces]
             else:
-                found.add(self._read(piece))
+                # Neighbours that changed together cost one connection.
+                found.add(self._read(Piece(pieces[0].low, pieces[-1].high)))
         return found
 
     def _read(self, piece: Piece) -> PartTotals:
