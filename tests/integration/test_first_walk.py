@@ -3,16 +3,12 @@
 from __future__ import annotations
 
 import json
-import os
 import re
 import shlex
-import signal
-import subprocess
 import sys
 import tarfile
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
 from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -24,6 +20,7 @@ import requests
 from applier.runtime.jvm import jars
 from tests import expected, recordings
 from tests.integration.test_kafka_source import produce
+from tests.integration.walk import Walk, commands
 from tests.integration.wheel import ROOT, built
 from tests.readers import BLOCKS
 from tests.replay import plain
@@ -66,79 +63,6 @@ ask = lambda query: builder.getOrCreate().sql(query).toArrow()
 """What docs/reading.md does before the queries of an engine."""
 
 
-class Walk:
-    """A user in an empty folder, with an environment of Python that has nothing but the wheel.
-
-    Attributes:
-        folder: Where the user is.
-        took: Seconds of each step.
-    """
-
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder / "shop"
-        self.folder.mkdir()
-        self.took: dict[str, float] = {}
-        own = ("PYTHONPATH", "VIRTUAL_ENV", "COLUMNS", "APPLIER_CONFIG")
-        self.environment = {name: value for name, value in os.environ.items() if name not in own}
-        self.environment["PATH"] = f"{folder}/venv/bin{os.pathsep}{os.environ['PATH']}"
-        subprocess.run([sys.executable, "-m", "venv", f"{folder}/venv"], check=True, env=self.environment)
-
-    def does(self, command: str, step: str = "") -> list[str]:
-        """The lines that a command prints, which ends well."""
-        began = time.monotonic()
-        done = subprocess.run(
-            ["/bin/bash", "-c", command],
-            cwd=self.folder,
-            env=self.environment,
-            capture_output=True,
-            text=True,
-            check=False,
-        )
-        self.took[step or command] = round(time.monotonic() - began, 1)
-        assert done.returncode == 0, f"{command}\n{done.stdout}{done.stderr}"
-        return done.stdout.strip().splitlines()
-
-    @contextmanager
-    def doing(self, command: str) -> Iterator[None]:
-        """A command that goes on, until SIGTERM; it ends well then."""
-        began = time.monotonic()
-        log = self.folder / "run.log"
-        with (
-            log.open("w") as errors,
-            subprocess.Popen(
-                shlex.split(command), cwd=self.folder, env=self.environment, stdout=errors, stderr=errors
-            ) as process,
-        ):
-            try:
-                yield
-            finally:
-                process.send_signal(signal.SIGTERM)
-                process.wait()
-        self.took[command] = round(time.monotonic() - began, 1)
-        assert process.returncode == 0, log.read_text(encoding="utf-8")
-
-    def reads(self, engine: str) -> dict[str, list[dict[str, Any]]]:
-        """The rows that an engine shows by the queries which `status --cut` prints for it."""
-        printed = "\n".join(self.does(f"applier status -c applier.toml --cut {engine} --max-lag {_LONG}"))
-        arguments = [] if engine != "spark" else _session()
-        if engine in ("spark", "duckdb"):
-            printed = _BEFORE[engine] + "".join(_asked(query) for query in printed.splitlines())
-        else:
-            printed += "\ntables = {name: getattr(it, 'collect', lambda it=it: it)() for name, it in tables.items()}"
-            printed += "\ntables = {name: getattr(it, 'to_arrow', lambda it=it: it)() for name, it in tables.items()}"
-        script = self.folder / f"read_by_{engine}.py"
-        begin = "tables = {}\n" if engine in ("spark", "duckdb") else ""
-        script.write_text(f"{begin}{printed}\n{_SAVE}", encoding="utf-8")
-        for old in self.folder.glob("*.arrow"):
-            old.unlink()
-        self.does(shlex.join(["python", script.name, *arguments]), f"read by {engine}")
-        found = {}
-        for file in self.folder.glob("*.arrow"):
-            with pa.OSFile(str(file), "r") as stored, pa.ipc.open_file(stored) as rows:
-                found[file.stem] = plain(rows.read_all())
-        return found
-
-
 @pytest.mark.timeout(900)
 def test_a_new_user_gets_from_the_wheel_to_rows_in_every_engine(kafka: Broker, tmp_path: Path) -> None:
     """Each command is the one that the page or the command before printed; all rows are those of the database."""
@@ -148,7 +72,7 @@ def test_a_new_user_gets_from_the_wheel_to_rows_in_every_engine(kafka: Broker, t
         archive.extractall(tmp_path, filter="data")
     walk = Walk(tmp_path)
 
-    install, init, check, run = _commands(ROOT / "README.md", "## Install")
+    install, init, check, run = commands(ROOT / "README.md", "## Install")
     walk.does(install.replace("pip install .", f"pip install {built(tmp_path)}"), "install")
     said = walk.does(init.replace("broker:9092", kafka.bootstrap).replace("--topics shop", f"--topics {topics[0]}"))
     assert said[-6:-4] == [
@@ -158,7 +82,7 @@ def test_a_new_user_gets_from_the_wheel_to_rows_in_every_engine(kafka: Broker, t
     dumpling, *then = [line.strip() for line in said[-4:]]
     assert dumpling.startswith("tiup dumpling ")
     assert [then[0], then[2]] == [check, run]
-    *_, load, _ = _commands(ROOT / "docs/initial-load.md", "4. **Look, load, run.**")
+    *_, load, _ = commands(ROOT / "docs/initial-load.md", "4. **Look, load, run.**")
     assert then[1] == f"{load} --from /exports"
 
     walk.does(check)
@@ -177,18 +101,31 @@ def test_a_new_user_gets_from_the_wheel_to_rows_in_every_engine(kafka: Broker, t
     for engine, packages in _engines():
         if packages:
             walk.does(packages, f"install {engine}")
-        found = walk.reads(engine)
+        found = _read(walk, engine)
         assert {name: expected.bag(rows) for name, rows in found.items()} == wanted, engine
     sys.stdout.write(json.dumps(walk.took, indent=1) + "\n")
 
 
-def _commands(page: Path, after: str) -> list[str]:
-    """The commands of the first block without a language behind a place of a page."""
-    text = page.read_text(encoding="utf-8").partition(after)[2]
-    found = re.search(r"```\n(.*?)\n *```", text, re.DOTALL)
-    assert found is not None
-    lines = found[1].replace("\\\n", " ").splitlines()
-    return [re.sub(r" +", " ", line.partition(" #")[0]).strip() for line in lines]
+def _read(walk: Walk, engine: str) -> dict[str, list[dict[str, Any]]]:
+    """The rows that an engine shows by the queries which `status --cut` prints for it."""
+    printed = "\n".join(walk.does(f"applier status -c applier.toml --cut {engine} --max-lag {_LONG}"))
+    arguments = [] if engine != "spark" else _session()
+    if engine in ("spark", "duckdb"):
+        printed = _BEFORE[engine] + "".join(_asked(query) for query in printed.splitlines())
+    else:
+        printed += "\ntables = {name: getattr(it, 'collect', lambda it=it: it)() for name, it in tables.items()}"
+        printed += "\ntables = {name: getattr(it, 'to_arrow', lambda it=it: it)() for name, it in tables.items()}"
+    script = walk.folder / f"read_by_{engine}.py"
+    begin = "tables = {}\n" if engine in ("spark", "duckdb") else ""
+    script.write_text(f"{begin}{printed}\n{_SAVE}", encoding="utf-8")
+    for old in walk.folder.glob("*.arrow"):
+        old.unlink()
+    walk.does(shlex.join(["python", script.name, *arguments]), f"read by {engine}")
+    found = {}
+    for file in walk.folder.glob("*.arrow"):
+        with pa.OSFile(str(file), "r") as stored, pa.ipc.open_file(stored) as rows:
+            found[file.stem] = plain(rows.read_all())
+    return found
 
 
 def _engines() -> Iterator[tuple[str, str]]:
@@ -203,7 +140,7 @@ def _engines() -> Iterator[tuple[str, str]]:
 
 def _session() -> list[str]:
     """The settings of the command of docs/reading.md that starts Spark SQL, with our jars as its packages."""
-    (command,) = _commands(ROOT / "docs/reading.md", "## Spark SQL")
+    (command,) = commands(ROOT / "docs/reading.md", "## Spark SQL")
     words = shlex.split(command)
     pairs = [value for option, value in pairwise(words) if option == "--conf"]
     return [*pairs, f"spark.jars={','.join(map(str, jars.fetch('spark')))}"]

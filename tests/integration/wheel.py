@@ -9,9 +9,9 @@ from pathlib import Path
 ROOT = Path(__file__).parents[2]
 
 
-def built(folder: Path) -> Path:
-    """Build it into a folder, by the backend that pip calls; needs no network."""
+def built(folder: Path, tree: Path = ROOT) -> Path:
+    """Build it into a folder, from this tree or a copy of it, by the backend that pip calls; needs no network."""
     command = [sys.executable, "-m", "hatchling", "build", "--target", "wheel", "--directory", str(folder)]
-    subprocess.run(command, cwd=ROOT, capture_output=True, check=True)
+    subprocess.run(command, cwd=tree, capture_output=True, check=True)
     (wheel,) = folder.glob("applier-*.whl")
     return wheel
