@@ -9,6 +9,25 @@ import pyarrow as pa
 
 
 @dataclass(frozen=True, slots=True)
+class Provenance:
+    """Where each of some rows comes from.
+
+    Attributes:
+        table: Upstream table, `database.table`, as the change names it.
+        commit_ts: For each row the commit ts of the change that made it, 0 where it carried none.
+        op: For each row the kind of that change, as `Op`; NULL where a load brought it.
+    """
+
+    table: str
+    commit_ts: pa.ChunkedArray[pa.Int64Scalar]
+    op: pa.ChunkedArray[pa.Int8Scalar]
+
+    def filter(self, mask: pa.BooleanArray) -> Provenance:
+        """That of the rows which a mask keeps."""
+        return Provenance(self.table, self.commit_ts.filter(mask), self.op.filter(mask))
+
+
+@dataclass(frozen=True, slots=True)
 class ChangeBatch:
     """Row changes of one table with a key, all at or below one resolved ts, at most one row per key.
 
@@ -20,12 +39,14 @@ class ChangeBatch:
         deletes: Key columns of the rows to remove, in key order. No key is in both `upserts` and `deletes`.
         may_be_new: Number of keys in `upserts` and `deletes` whose first event is an UPSERT: the upstream table may
             have had them before the batch. None of them is fresh.
+        made: Where the rows of `upserts` come from; None where it does not matter.
     """
 
     upserts: pa.Table
     fresh: pa.BooleanArray
     deletes: pa.Table
     may_be_new: int = 0
+    made: Provenance | None = None
 
     @property
     def is_empty(self) -> bool:
@@ -40,10 +61,12 @@ class KeylessBatch:
     Attributes:
         inserts: Full images to add, one row each, equal ones repeated.
         deletes: Full images to remove; each removes exactly one equal row.
+        made: Where the rows of `inserts` come from; None where it does not matter. Equal rows have the newest.
     """
 
     inserts: pa.Table
     deletes: pa.Table
+    made: Provenance | None = None
 
     @property
     def is_empty(self) -> bool:

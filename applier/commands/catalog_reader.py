@@ -290,7 +290,7 @@ def _described(identifier: tuple[str, ...], table: Table) -> LakeTable:
     summary = head.summary.additional_properties if head and head.summary else {}
     return LakeTable(
         identifier=identifier,
-        schema=TableSchema.parse(table.schema().model_dump_json()),
+        schema=TableSchema.parse(table.schema().model_dump_json(), table.properties),
         format_version=table.format_version,
         properties=dict(table.properties),
         may_hold_rows=head is not None and summary.get("total-records") != "0",

@@ -6,6 +6,7 @@ import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Literal
 
 from pydantic import Field, model_validator
 
@@ -15,6 +16,9 @@ from applier.config.section import Section, nearest, refuse
 _TIMES = ("year", "month", "day", "hour")
 _WIDE = ("bucket", "truncate")
 TRANSFORMS = ("identity", *_TIMES, *_WIDE)
+
+RowMetadata = Literal["_commit_ts", "_commit_time", "_op", "_source_table"]
+"""A column that applier adds to a table: what is known of the last change of each row."""
 
 _QUOTED = r"`(?:[^`]|``)+`"
 _CALL = re.compile(rf"(\w+)\s*\(\s*(?:(\d+)\s*,\s*)?({_QUOTED}|[^`(),]+?)\s*\)")
@@ -58,6 +62,7 @@ class TableLayout:
     partition: tuple[PartitionField, ...] | None = None
     sort: tuple[SortField, ...] | None = None
     properties: Mapping[str, str] = field(default_factory=dict)
+    metadata: tuple[RowMetadata, ...] = ()
 
 
 def partition_fields(texts: Sequence[str]) -> tuple[PartitionField, ...]:
@@ -133,6 +138,12 @@ class LayoutSection(Section):
     properties: dict[str, str] = Field(default={})
     """Iceberg properties of these tables, beside `tables.properties`; existing tables get them as well."""
 
+    metadata: tuple[RowMetadata, ...] = ()
+    """Columns that applier adds to these tables, and fills for each row that it writes (docs/shapes.md): `_commit_ts`,
+    the commit ts of the last change of the row; `_commit_time`, its time; `_op`, its kind; `_source_table`, the
+    upstream table. Existing tables get them at the next start, and hold NULL there in rows of before. A column that is
+    taken off the list stays, and is filled on."""
+
     @model_validator(mode="after")
     def _check(self) -> LayoutSection:
         problems = {}
@@ -154,4 +165,5 @@ class LayoutSection(Section):
             None if self.partition_by is None else partition_fields(self.partition_by),
             None if self.sort_by is None else sort_fields(self.sort_by),
             self.properties,
+            tuple(dict.fromkeys(self.metadata)),
         )

@@ -16,7 +16,7 @@ from typing import Any, TypeAlias, cast
 import numpy as np
 import pyarrow as pa
 
-from applier.changefeed.change_batch import ChangeBatch, Changes, KeylessBatch
+from applier.changefeed.change_batch import ChangeBatch, Changes, KeylessBatch, Provenance
 from applier.changefeed.event import Op
 from applier.changefeed.table import Keyed, Keyless, TableShape
 from applier.changefeed.ts import LOGICAL
@@ -72,23 +72,26 @@ def together(rows: pa.Table) -> pa.Table:
     return rows.sort_by([(name, "ascending") for name in (*_PLACE, "\0present")])
 
 
-def merge(parts: Sequence[pa.Table], shape: TableShape, *, by_place: bool = False, exact: bool = True) -> Changes:
-    """The changes that all parts of a table together make; see `merge_keyed` for the arguments."""
+def merge(
+    parts: Sequence[pa.Table], shape: TableShape, table: str = "", *, by_place: bool = False, exact: bool = True
+) -> Changes:
+    """The changes that all parts of a table, of this upstream name, together make; see `merge_keyed`."""
     match shape:
         case Keyed(key):
-            return merge_keyed(parts, key, by_place=by_place, exact=exact)
+            return merge_keyed(parts, key, table, by_place=by_place, exact=exact)
         case Keyless():
-            return merge_bag(parts, by_place=by_place)
+            return merge_bag(parts, table, by_place=by_place)
 
 
 def merge_keyed(
-    parts: Sequence[pa.Table], key: Sequence[str], *, by_place: bool = False, exact: bool = True
+    parts: Sequence[pa.Table], key: Sequence[str], table: str = "", *, by_place: bool = False, exact: bool = True
 ) -> ChangeBatch:
     """The last change of each key over all parts.
 
     Args:
         parts: Tables of `KEYED_SCHEMA` and data columns, at most one row per key in each.
         key: Names of the key columns.
+        table: Upstream name of the table.
         by_place: As in `last_per_key`.
         exact: A key that begins with an INSERT is not in the table. False for rows sent again, and for a table that was
             loaded while the feed ran.
@@ -102,19 +105,22 @@ def merge_keyed(
     first, present = numbers(rows, "\0first_op"), numbers(rows, "\0present")
     fresh = first == Op.INSERT
     gone = ~present & ~fresh if exact else ~present
+    new = rows.filter(pa.array(present))
     return ChangeBatch(
-        upserts=data_of(rows.filter(pa.array(present))),
+        upserts=data_of(new),
         fresh=cast("pa.BooleanArray", pa.array(fresh[present])),
         deletes=data_of(rows.filter(pa.array(gone))).select(list(key)),
         may_be_new=int(np.count_nonzero(first == Op.UPSERT)),
+        made=Provenance(table, new["\0ts"], new["\0op"]),
     )
 
 
-def merge_bag(parts: Sequence[pa.Table], *, by_place: bool = False) -> KeylessBatch:
+def merge_bag(parts: Sequence[pa.Table], table: str = "", *, by_place: bool = False) -> KeylessBatch:
     """The rows to add and to remove, without changes sent twice and rows that came and went.
 
     Args:
         parts: Tables of `KEYLESS_SCHEMA` and data columns, each with rows of one topic; an update is two rows in turn.
+        table: Upstream name of the table.
         by_place: As in `last_per_key`.
     """
     rows = pa.concat_tables(parts, promote_options="permissive").combine_chunks()
@@ -123,12 +129,13 @@ def merge_bag(parts: Sequence[pa.Table], *, by_place: bool = False) -> KeylessBa
     net: Counter[Image] = Counter()
     for (present, image), count in _counted(parts, rows, found, by_place=by_place):
         net[image] += count if present else -count
-    place = {image: row for row, image in enumerate(found)}
-    added = [place[image] for image, count in net.items() for _ in range(count)]
-    removed = [place[image] for image, count in net.items() for _ in range(-count)]
-    return KeylessBatch(
-        inserts=data.take(pa.array(added, pa.int64())), deletes=data.take(pa.array(removed, pa.int64()))
-    )
+    # Of equal rows the newest that was added: what stays is as old as that.
+    by_age = np.lexsort((numbers(rows, "\0ts"), numbers(rows, "\0present"))).tolist()
+    place = {found[row]: row for row in by_age}
+    added = pa.array([place[image] for image, count in net.items() for _ in range(count)], pa.int64())
+    removed = pa.array([place[image] for image, count in net.items() for _ in range(-count)], pa.int64())
+    made = Provenance(table, rows["\0ts"].take(added), rows["\0op"].take(added))
+    return KeylessBatch(data.take(added), data.take(removed), made)
 
 
 def _counted(

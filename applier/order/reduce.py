@@ -28,12 +28,13 @@ KEYED_SCHEMA = pa.schema(
         ("\0partition", pa.int32()),
         ("\0offset", pa.int64()),
         ("\0index", pa.int32()),
+        ("\0op", pa.int8()),
     ]  # type: ignore[arg-type]  # the stubs know no list of fields of several types
 )
 """Columns of a part of a table with a key, beside the table's own.
 
 Of the first event of a key commit ts and kind, which shows whether the key was there before; of the last one commit ts,
-whether it is an upsert, and place.
+whether it is an upsert, place and kind.
 """
 
 _REDUCE_ROWS = 10_000
@@ -48,13 +49,15 @@ KEYLESS_SCHEMA = pa.schema(
         ("\0index", pa.int32()),
         ("\0replay", pa.bool_()),
         ("\0run", pa.int64()),
+        ("\0op", pa.int8()),
     ]  # type: ignore[arg-type]  # as above
 )
 """Columns of a part of a table without a key, beside the table's own.
 
 A row of it is added to the table, or taken from it where it is not `present`. It is a `replay` if its partition had
 already resolved its commit ts, so that it was sent before. `run` is the number of the run of rows of one commit ts that
-it was sent in, among all runs of the table that its partition had: also those of rows that are not due yet.
+it was sent in, among all runs of the table that its partition had: also those of rows that are not due yet. `op` is the
+kind of the change that it belongs to.
 """
 
 
@@ -105,7 +108,7 @@ class KeyedGroup:
 
     def _put(self, key: Any, ts: int, position: tuple[int, int, int], image: Image, *, present: bool, op: Op) -> None:
         code = self._codes.setdefault(key, len(self._codes))
-        self._changes.append(((ts, op, ts, present, *position), code))
+        self._changes.append(((ts, op, ts, present, *position, op), code))
         self._images.append(image)
         if len(self._changes) >= 2 * len(self._codes) + _REDUCE_ROWS:
             self._reduce()
@@ -143,10 +146,10 @@ class KeylessGroup:
         if change.op is not Op.INSERT:
             if change.before is None:
                 raise IncompleteRow(_no_image(change), _OLD_VALUE_HINT)
-            self._events.append((change.commit_ts, False, *position, replay, run))
+            self._events.append((change.commit_ts, False, *position, replay, run, change.op))
             self._images.append(change.before)
         if change.after is not None:
-            self._events.append((change.commit_ts, True, *position, replay, run))
+            self._events.append((change.commit_ts, True, *position, replay, run, change.op))
             self._images.append(change.after)
 
     def columns(self) -> tuple[pa.Table, WireValues]:
@@ -212,15 +215,16 @@ class BlockGroup:
         count, op = len(block.places), block.op
         # Of a deleted row only the key counts; the other columns become NULL beside rows that have them.
         names = block.key if op is Op.DELETE else tuple(block.columns)
-        stamps = pa.array(block.commit_ts, pa.int64())
+        stamps, ops = pa.array(block.commit_ts, pa.int64()), pa.array(np.full(count, op, np.int8))
         meta = [
             stamps,
-            pa.array(np.full(count, op, np.int8)),
+            ops,
             stamps,
             pa.array(np.full(count, op is not Op.DELETE)),
             pa.array(np.full(count, partition, np.int32)),
             pa.array(offsets[block.places], pa.int64()),
             pa.array(np.zeros(count, np.int32) if block.indexes is None else block.indexes.astype(np.int32)),
+            ops,
         ]
         columns = [*meta, *(block.columns[name] for name in names)]
         self._chunks.append(pa.Table.from_arrays(columns, [*KEYED_SCHEMA.names, *names]))

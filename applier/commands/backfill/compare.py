@@ -115,9 +115,9 @@ def _without(these: FileIndex, those: FileIndex) -> dict[str, Positions]:
 
 
 def _rows(table: Table, found: FileIndex, positions: dict[str, Positions], lot: _Lot) -> pa.Table:
-    fields: list[Field] = list(table.schema.fields)
+    fields: list[Field] = list(table.schema.upstream)
     if not positions:
-        return table.schema.arrow.empty_table()
+        return table.schema.arrow.empty_table().select([field.name for field in fields])
     # One file at a time where there are several lots: little of each is of this one.
     parts = [positions] if lot.of == 1 else [{path: places} for path, places in positions.items()]
     read = (read_located(storage_for(table), found.files, part, fields) for part in parts)

@@ -143,7 +143,7 @@ class Replicas:
         """The columns of both sides; one that only the Iceberg table has, and that is required, would get no value."""
         absent = absent_from(version, table.schema.names)
         found = [self._column(version, column, table) for column in version.columns if column.name not in absent]
-        for extra in table.schema.fields:
+        for extra in table.schema.upstream:
             if version.column(extra.name) is None:
                 reason = "upstream has no such column: rows get NULL"
                 if extra.required:
@@ -193,7 +193,7 @@ class Replicas:
             return None, ""
         # Lengths and exact types are not shown.
         key = table.schema.identifier
-        columns = tuple(_column(field, is_key=field.name in key) for field in table.schema.fields)
+        columns = tuple(_column(field, is_key=field.name in key) for field in table.schema.upstream)
         return TableVersion(name, 0, columns, handle_key=key), "iceberg"
 
     def follow(
@@ -204,7 +204,7 @@ class Replicas:
         answer = TableAnswer(str(before.name), ".".join(self.identifier(before.name)), "nothing to do", known_from)
         if table is None:
             return replace(answer, outcome="created", steps=(_MADE,))
-        evolution = plan(before, after, actions, self.config.type_rules, table.schema.names)
+        evolution = plan(before, after, actions, self.config.type_rules, table.schema)
         steps = tuple(step.describe() for step in evolution.steps)
         refusals = [evolution.refused] if evolution.refused else []
         doubts = evolution.only_empty if table.may_hold_rows else ()

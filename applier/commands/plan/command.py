@@ -69,9 +69,9 @@ def described(pipeline: Pipeline, found: NextStep) -> StepPlan:
 
 def _layouts(pipeline: Pipeline) -> Iterator[LayoutDue]:
     for name, table, change, refusal in layouts.due(pipeline.state, pipeline.targets, pipeline.config.tables):
-        note = (
-            f"{refusal.what}. Hint: {refusal.hint}" if refusal else layouts.cost(table, pipeline.targets.catalog.name)
-        )
+        note = f"{refusal.what}. Hint: {refusal.hint}" if refusal else ""
+        if change is not None:
+            note = layouts.cost(table, change, pipeline.targets.catalog.name)
         yield LayoutDue(str(name), str(table), str(change or ""), note)
 
 

@@ -208,6 +208,6 @@ class Merging(NamedTuple):
             SchemaChangeRefused: A column has two types in them, and no DDL shows where one ends.
         """
         try:
-            return merge(parts, self.shape, by_place=self.by_place, exact=self.exact)
+            return merge(parts, self.shape, str(self.name), by_place=self.by_place, exact=self.exact)
         except pa.ArrowTypeError:
             raise retyped(self.name) from None

@@ -208,7 +208,8 @@ class Loader:
         return entries
 
     def _staged(self, writer: TableWriter, version: TableVersion, group: Sequence[Part]) -> Staged:
-        staged = stage_files(self.targets.catalog.java.session, writer.table, *self._reader(version), group)
+        session = self.targets.catalog.java.session
+        staged = stage_files(session, writer.table, *self._reader(version), group, self.export.tso)
         failpoints.reach("load-staged")
         return staged
 

@@ -10,6 +10,7 @@ import pyarrow as pa
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
+from applier.changefeed.change_batch import Provenance
 from applier.decode.dump.export import File
 from applier.decode.dump.part_reader import PartReader
 from applier.decode.tidb.range_reader import RangeReader
@@ -18,6 +19,7 @@ from applier.errors import OutsideRefused, ValueRefused
 from applier.pipeline.load.generated import Generated
 from applier.pipeline.load.key_order import KeyRange
 from applier.runtime.tasks.spark import map_in_tasks, reported
+from applier.sink.format.types import Chunks, repeated
 from applier.sink.iceberg.files import DataFile, JavaStorage
 from applier.sink.iceberg.table import Table, storage_for
 from applier.sink.tidb_partitions.expression import Inexact
@@ -59,6 +61,7 @@ class LoadTask:
     reader: Reader
     generated: Generated
     writer: FileWriter
+    tso: int
 
     def __call__(self, file: Any) -> Staged:
         """What it has written.
@@ -79,7 +82,8 @@ class LoadTask:
             found += zero_dates
             if keys.is_rising and key:
                 keys = keys.then(rows.select(list(key)))
-            held.append(conform(layout.table, self.generated.added(rows), layout.schema))
+            made = Provenance(str(self.reader.version.name), *self._loaded(rows.num_rows))
+            held.append(conform(layout.table, self.generated.added(rows), layout.schema, made))
             size += held[-1].nbytes
             if size >= _HELD_BYTES:
                 files += self.writer.stage(pa.concat_tables(held), key)
@@ -88,11 +92,15 @@ class LoadTask:
             files += self.writer.stage(pa.concat_tables(held), key)
         return Staged(files, found, [keys])
 
+    def _loaded(self, count: int) -> tuple[Chunks, Chunks]:
+        """Commit ts and kinds of rows that a load brings: no row has changed after its TSO."""
+        return repeated(pa.scalar(self.tso, pa.int64()), count), repeated(pa.scalar(None, pa.int8()), count)
+
 
 def stage_files(
-    session: SparkSession, table: Table, reader: Reader, generated: Generated, files: Sequence[Any]
+    session: SparkSession, table: Table, reader: Reader, generated: Generated, files: Sequence[Any], tso: int
 ) -> Staged:
-    """Write the rows of some files to data files that a commit can add, sorted by key.
+    """Write the rows of some files, which are as of a TSO, to data files that a commit can add, sorted by key.
 
     Raises:
         ValueRefused: A file cannot be read, or a value does not fit.
@@ -105,7 +113,7 @@ def stage_files(
         hint = "Install the package that PyIceberg needs for them, set its properties under [catalog], and load again."
         raise OutsideRefused(what, hint)
     read = [part for file in files for part in reader.parts(file, PART_BYTES)]
-    task = LoadTask(reader, generated, FileWriter(table.file_layout, storage))
+    task = LoadTask(reader, generated, FileWriter(table.file_layout, storage), tso)
     outcomes = map_in_tasks(session, f"load rows of table {table}", task, read)
     return Staged(
         [file for outcome in outcomes for file in outcome.files],

@@ -63,7 +63,7 @@ class ColumnDdl:
         self.targets.maker.adopt(writer, before)
         wanted = cast("TableVersion", altered(self.state.tables, change, group))
         schema = writer.table.schema
-        evolution = plan(supplied(before, schema), wanted, group, self.targets.maker.rules, schema.names)
+        evolution = plan(supplied(before, schema), wanted, group, self.targets.maker.rules, schema)
         stamp = self.targets.stamp(name, change.commit_ts, {DDL: mark(change)}, writer)
         try:
             done = apply_evolution(writer.table, evolution, stamp, name)
@@ -95,8 +95,7 @@ class ColumnDdl:
         version = with_virtual(version.completed(before), before)
         if before.columns == version.columns:
             return
-        held = writer.table.schema.names
-        evolution = plan(before, version, (), of_schemas(self.targets.maker.rules), held)
+        evolution = plan(before, version, (), of_schemas(self.targets.maker.rules), writer.table.schema)
         # A step that failed, or a user, has done these.
         schema = writer.table.schema
         evolution = replace(evolution, steps=tuple(step for step in evolution.steps if not step.is_done(schema)))

@@ -62,8 +62,10 @@ def bring(state: State, targets: TargetTables, settings: TablesSection) -> None:
             logger().info("layout changed", table=str(name), change=str(change))
 
 
-def cost(table: Table, catalog: str) -> str:
-    """What a change of the layout does not do, and the command that does it."""
+def cost(table: Table, change: LayoutChange, catalog: str) -> str:
+    """What a change of the layout does not do, and the command that does it, if there is one."""
+    if change.is_of_rows:
+        return "It costs a change of metadata: a row holds NULL there until it changes."
     name = ".".join(table.identifier)
     call = f"CALL {catalog}.system.rewrite_data_files(table => '{name}', options => map('rewrite-all', 'true'))"
     return (

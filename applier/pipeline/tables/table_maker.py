@@ -15,6 +15,7 @@ from applier.errors import TableMismatch
 from applier.pipeline.scan.window_scan import Doubted
 from applier.pipeline.tables.changefeed import FILTERED
 from applier.sink.evolve.row_columns import columns_of_new, supplied
+from applier.sink.format import row_metadata
 from applier.sink.format.layout import fitted
 from applier.sink.format.types import iceberg_type
 from applier.sink.iceberg.table import Table
@@ -74,8 +75,11 @@ class TableMaker:
         key = version.key
         doubts = {FILTERED: "true"} if self.doubted is None or version.name in self.doubted else {}
         omit = self.rules.virtual_columns == "omit"
-        columns = pa.schema([self._column(version, column) for column in columns_of_new(version, omit=omit)])
-        layout = fitted(".".join(identifier), self.settings.layout_of(version.name) or TableLayout(), columns)
+        upstream = [self._column(version, column) for column in columns_of_new(version, omit=omit)]
+        table, layout = ".".join(identifier), self.settings.layout_of(version.name) or TableLayout()
+        row_metadata.refuse_taken(table, layout.metadata, [column.name for column in upstream])
+        columns = pa.schema([*upstream, *row_metadata.columns(layout.metadata)])
+        layout = fitted(table, layout, columns)
         own = {**properties_of_new(is_far=self.is_far), **self.settings.properties, **layout.properties}
         return self.create(
             identifier,
@@ -83,7 +87,7 @@ class TableMaker:
             key=key,
             partition=layout.partition or (),
             sort=key if layout.sort is None else layout.sort,
-            properties={**own, **entries, **doubts},
+            properties={**own, **row_metadata.entries(layout.metadata), **entries, **doubts},
             format_version=self.settings.format_version,
         )
 
@@ -102,7 +106,7 @@ class TableMaker:
         schema = writer.table.schema
         columns = columns_of_new(supplied(version, schema), omit=self.rules.virtual_columns == "omit")
         wanted = {column.name: column_arrow_type(version.name, column, self.rules) for column in columns}
-        return wanted == {found.name: found.arrow for found in schema.fields}
+        return wanted == {found.name: found.arrow for found in schema.upstream}
 
     def misfit(self, writer: TableWriter, version: TableVersion) -> TableMismatch | None:
         """Why a column of a table cannot hold what the rules make of its upstream values; None if each can."""

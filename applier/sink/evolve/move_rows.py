@@ -105,6 +105,7 @@ def _is_null(parts: Iterator[pa.Table]) -> bool:
 
 
 def _paired(target: Table, source: Table, schema: TableSchema) -> list[Field]:
+    """For each column of the target that of the source, whose columns are those of a schema."""
     theirs = {fold(field.name): field for field in schema.fields}
     ours = target.schema.fields
     pairs = [(field, theirs.get(fold(field.name))) for field in ours]

@@ -26,6 +26,11 @@ from applier.sink.evolve.steps import Refusal
 from applier.sink.evolve.upstream_rows import UpstreamRows
 from applier.sink.format.types import TableSchema, is_promotion
 
+_TAKEN = (
+    "Rename the column upstream. Or take its name off `metadata` in the table's pattern under [tables], and build the "
+    "table anew with `applier resume -c FILE --tables TABLE`."
+)
+
 
 @dataclass(frozen=True, slots=True)
 class Evolution:
@@ -90,14 +95,16 @@ def plan(
     after: TableVersion,
     actions: Sequence[Action],
     rules: TypeRules,
-    held: Collection[str] | None = None,
+    schema: TableSchema | None = None,
 ) -> Evolution:
     """Plan the evolution of one table from a version to the next, under the same name or another.
 
-    The actions are those of the statement on this table; () where the protocol carries schemas only. The Iceberg table
-    holds the columns `held`; None where it is not at hand.
+    The actions are those of the statement on this table; () where the protocol carries schemas only. The schema is that
+    of the Iceberg table; None where it is not at hand.
     """
-    before, after = _stored(before, after, actions, rules, held)
+    before, after = _stored(before, after, actions, rules, None if schema is None else schema.names)
+    if schema is not None and (taken := schema.taken(column.name for column in after.columns)):
+        return Evolution(refused=Refusal(f"Column {taken[0]} has the name of a column that applier added.", _TAKEN))
     try:
         return _plan(before, after, actions, rules)
     except ValueError as error:  # A type that TiDB does not have: the columns of a view, for instance.

@@ -30,9 +30,10 @@ class OwnColumns:
 
     @staticmethod
     def of(schema: TableSchema, others: Iterable[int] = ()) -> OwnColumns:
-        """All columns of a table but some."""
-        ids, but = {field.id for field in schema.fields}, frozenset(others)
-        found = OwnColumns(max(ids, default=0), "", but & ids)
+        """The upstream columns of a table but some: a user may drop what was added to them."""
+        ids = {field.id for field in schema.fields}
+        but = ids - {field.id for field in schema.upstream} | ids.intersection(others)
+        found = OwnColumns(max(ids, default=0), "", frozenset(but))
         return OwnColumns(found.last, found._digest(schema), found.others)
 
     @staticmethod

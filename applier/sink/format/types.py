@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import count
 from typing import Any, TypeAlias
@@ -30,6 +30,10 @@ where their letters alone differ."""
 
 FIELD_ID = b"PARQUET:field_id"
 """Where Arrow keeps the number by which Iceberg knows a column, whatever its name is."""
+
+ADDED_COLUMNS = "applier-added-columns"
+"""Table property: names of the columns that applier added to those of upstream, with a space between two. It outlives
+the changefeed, whose own properties begin with `applier.`."""
 
 DOC = b"doc"
 """Where a field's comment travels in Arrow metadata."""
@@ -86,16 +90,18 @@ class TableSchema:
         fields: Columns in order.
         identifier: Names of the identifier fields, in column order.
         arrow: The same columns as Arrow, field ids in the metadata.
+        added: Names of the columns that applier adds to those of upstream; see `row_metadata`.
     """
 
     id: int
     fields: tuple[Field, ...]
     identifier: tuple[str, ...]
     arrow: pa.Schema
+    added: frozenset[str] = frozenset()
 
     @staticmethod
-    def parse(text: str) -> TableSchema:
-        """Read Iceberg's schema JSON."""
+    def parse(text: str, properties: Mapping[str, str] | None = None) -> TableSchema:
+        """Read Iceberg's schema JSON, and in the properties of its table which columns were added."""
         value = json.loads(text)
         fields = tuple(_field(column) for column in value["fields"])
         keys = set(value.get("identifier-field-ids", ()))
@@ -104,7 +110,13 @@ class TableSchema:
             fields=fields,
             identifier=tuple(field.name for field in fields if field.id in keys),
             arrow=pa.schema([_arrow_field(column) for column in value["fields"]]),
+            added=frozenset((properties or {}).get(ADDED_COLUMNS, "").split()),
         )
+
+    @property
+    def upstream(self) -> tuple[Field, ...]:
+        """The columns that may hold values of upstream, in order: those of other writers are among them."""
+        return tuple(field for field in self.fields if field.name not in self.added) if self.added else self.fields
 
     @property
     def names(self) -> frozenset[str]:
@@ -115,6 +127,11 @@ class TableSchema:
     def shadows(self) -> bool:
         """Whether a column has a name of Iceberg's own, so that no job of Spark may read or write the table."""
         return any(fold(name) in METADATA_COLUMNS for name in self.names)
+
+    def taken(self, names: Iterable[str]) -> list[str]:
+        """Those of some names of upstream columns that columns have which applier added, in any letters."""
+        added = set(map(fold, self.added & self.names))
+        return [name for name in names if fold(name) in added]
 
     def field(self, name: str) -> Field | None:
         """The column of that name, or None."""

@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from applier.errors import BY_HAND, OutsideRefused
 from applier.sink.format.own_columns import COLUMNS
-from applier.sink.format.types import schema_json
+from applier.sink.format.types import ADDED_COLUMNS, schema_json
 from applier.sink.iceberg.catalog import Catalog, Identifier
 from applier.sink.iceberg.commit import CommitFailure, set_properties
 from applier.sink.iceberg.java import Java, JavaError, translated
@@ -110,7 +110,7 @@ def begin_anew(catalog: Catalog, table: Table, columns: pa.Schema, *, key: Seque
     with translated(f"Cannot replace the columns of table {table}"):
         schema = schema_json(columns, key)
         builder = catalog._builder(table.identifier, schema, options["partition"], options["sort"])
-        properties = {**options["properties"], COLUMNS: "", **_LOG_STAYS}
+        properties = {ADDED_COLUMNS: "", **options["properties"], COLUMNS: "", **_LOG_STAYS}
         builder.withProperties(catalog.java.map(properties)).replaceTransaction().commitTransaction()
     found = catalog.load(table.identifier)
     return table if found is None else found

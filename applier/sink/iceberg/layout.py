@@ -6,10 +6,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from applier.config.table_layout import PartitionField, SortField, TableLayout
+import pyarrow as pa
+
+from applier.config.table_layout import PartitionField, RowMetadata, SortField, TableLayout
 from applier.errors import TableMismatch
 from applier.runtime import failpoints
+from applier.sink.format import row_metadata
 from applier.sink.format.layout import fitted, partition_name
+from applier.sink.format.types import DOC, iceberg_type
 from applier.sink.iceberg.commit import set_properties
 from applier.sink.iceberg.java import JavaError, translated
 from applier.sink.iceberg.table import Table
@@ -24,12 +28,14 @@ class LayoutChange:
         added: Partition fields that come.
         sort: The new sort order; None where it stays.
         properties: Properties to set.
+        metadata: Columns to add that say where each row comes from.
     """
 
     removed: Mapping[str, PartitionField] = field(default_factory=dict)
     added: tuple[PartitionField, ...] = ()
     sort: tuple[SortField, ...] | None = None
     properties: Mapping[str, str] = field(default_factory=dict)
+    metadata: tuple[RowMetadata, ...] = ()
 
     def __str__(self) -> str:
         parts = []
@@ -41,7 +47,14 @@ class LayoutChange:
             parts.append(f"sorted by {', '.join(map(str, self.sort))}" if self.sort else "not sorted")
         if self.properties:
             parts.append(", ".join(f"{key} = {value}" for key, value in sorted(self.properties.items())))
+        if self.metadata:
+            parts.append(f"with {', '.join(self.metadata)}")
         return "; ".join(parts)
+
+    @property
+    def is_of_rows(self) -> bool:
+        """Whether it changes nothing about files."""
+        return self == LayoutChange(metadata=self.metadata)
 
 
 def change_to(table: Table, layout: TableLayout) -> LayoutChange | None:
@@ -50,7 +63,10 @@ def change_to(table: Table, layout: TableLayout) -> LayoutChange | None:
     Raises:
         TableMismatch: The layout does not fit its columns.
     """
-    wanted = fitted(str(table), layout, table.schema.arrow)
+    schema = table.schema
+    missing = tuple(name for name in layout.metadata if name not in schema.names or name not in schema.added)
+    row_metadata.refuse_taken(str(table), missing, schema.names)
+    wanted = fitted(str(table), layout, pa.schema([*schema.arrow, *row_metadata.columns(missing)]))
     current, known = partition_of(table), table.properties
     partition = current.values() if wanted.partition is None else wanted.partition
     found = LayoutChange(
@@ -58,6 +74,7 @@ def change_to(table: Table, layout: TableLayout) -> LayoutChange | None:
         added=tuple(each for each in partition if each not in current.values()),
         sort=None if wanted.sort == table.file_layout.sort else wanted.sort,
         properties={key: value for key, value in wanted.properties.items() if known.get(key) != value},
+        metadata=missing,
     )
     return found if str(found) else None
 
@@ -72,6 +89,8 @@ def evolve(table: Table, change: LayoutChange) -> None:
     try:
         with translated(f"Cannot change the layout of table {table}"):
             transaction = table.handle.newTransaction()
+            if change.metadata:
+                _add_columns(table, transaction, change.metadata)
             if change.removed or change.added:
                 update_spec(table, transaction, list(change.removed), change.added)
             if change.sort is not None:
@@ -85,6 +104,16 @@ def evolve(table: Table, change: LayoutChange) -> None:
         if error.kind in ("ValidationException", "IllegalArgumentException"):
             raise TableMismatch(error.what, "Correct the table's pattern under [tables].") from None
         raise
+
+
+def _add_columns(table: Table, transaction: Any, names: Sequence[RowMetadata]) -> None:
+    """Add columns in a transaction, with the property that says that applier did."""
+    update = transaction.updateSchema()
+    for column in row_metadata.columns(names):
+        kind = table.java.iceberg.types.Types.fromPrimitiveString(iceberg_type(column.type))
+        update.addColumn(column.name, kind, (column.metadata or {})[DOC].decode())
+    update.commit()
+    set_properties(transaction, row_metadata.entries([*table.schema.added, *names]))
 
 
 def partition_of(table: Table) -> dict[str, PartitionField]:

@@ -130,18 +130,21 @@ class Table:
     @property
     def schema(self) -> TableSchema:
         """Schema as of the last `refresh`. A commit of files that were written with another one is refused."""
-        return self._fact("schema", lambda: TableSchema.parse(json.dumps(self._written["schema"])))
+        return self._fact("schema", lambda: self._parsed(json.dumps(self._written["schema"])))
 
     def schema_at(self, snapshot_id: int) -> TableSchema:
         """Schema with which a snapshot was committed that is still kept."""
         found = self.handle.schemas().get(self._snapshot(snapshot_id).schemaId())
-        return TableSchema.parse(str(self.java.iceberg.SchemaParser.toJson(found)))
+        return self._parsed(str(self.java.iceberg.SchemaParser.toJson(found)))
 
     def former_schemas(self) -> Iterator[TableSchema]:
         """The schemas that it has had, as far as they are kept, newest first."""
         found = self.java.items(self.handle.operations().current().schemas())
         for schema in sorted(found, key=lambda schema: -int(schema.schemaId())):
-            yield TableSchema.parse(str(self.java.iceberg.SchemaParser.toJson(schema)))
+            yield self._parsed(str(self.java.iceberg.SchemaParser.toJson(schema)))
+
+    def _parsed(self, schema: str) -> TableSchema:
+        return TableSchema.parse(schema, self._written["properties"])
 
     @property
     def spec_json(self) -> dict[str, Any]:

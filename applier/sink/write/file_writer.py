@@ -13,12 +13,14 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from applier.changefeed.change_batch import Provenance
 from applier.config.table_layout import SortField
 from applier.errors import RELOAD, TableMismatch, ValueRefused
 from applier.runtime.figures import counted
 from applier.sink.format.column_metrics import metrics
 from applier.sink.format.file_layout import FileLayout
 from applier.sink.format.partition_spec import parse_spec, split
+from applier.sink.format.row_metadata import added
 from applier.sink.format.storage import Storage, failure
 from applier.sink.format.types import Chunks, Field, TableSchema, repeated
 from applier.sink.iceberg.files import DataFile
@@ -56,14 +58,17 @@ def check_columns(name: str, columns: pa.Schema, schema: TableSchema) -> None:
             )
 
 
-def conform(name: str, rows: pa.Table, schema: TableSchema) -> pa.Table:
+def conform(name: str, rows: pa.Table, schema: TableSchema, made: Provenance | None = None) -> pa.Table:
     """Bring rows into the table's columns: by name, cast without loss, NULL where the batch has no such column.
+
+    The columns that applier added to those of upstream say where the rows come from.
 
     Raises:
         TableMismatch: As `check_columns`.
         ValueRefused: A value does not fit its column, or is NULL in a required one.
     """
     check_columns(name, rows.schema, schema)
+    rows = added(rows, made, schema) if schema.added else rows
     columns = []
     for field in schema.fields:
         if field.name in rows.column_names:

@@ -37,11 +37,11 @@ def canonical(rows: pa.Table) -> pa.Table:
 def net(inserts: pa.Table, deletes: pa.Table) -> tuple[pa.Table, pa.Table]:
     """Cancel out rows in the table's columns that a batch both adds and removes, and return what is left of both.
 
-    Which of equal rows goes is all the same to a bag.
+    Rows are equal if they are in the columns of `deletes`. Which of equal ones goes is all the same to a bag.
     """
     if not inserts.num_rows or not deletes.num_rows:
         return inserts, deletes
-    ids = _identities(pa.concat_tables([canonical(inserts), canonical(deletes)]))
+    ids = _identities(pa.concat_tables([canonical(inserts.select(deletes.column_names)), canonical(deletes)]))
     added, removed = ids[: inserts.num_rows], ids[inserts.num_rows :]
     counts = int(ids.max()) + 1
     both = np.minimum(np.bincount(added, minlength=counts), np.bincount(removed, minlength=counts))

@@ -113,7 +113,8 @@ class Stage:
         upserts = self._carry(batch.upserts, living)
         rows = None
         if self.needs_rows or upserts is not batch.upserts:
-            rows = FileWriter(layout, storage).stage(conform(name, upserts, schema), batch.deletes.column_names)
+            conformed = conform(name, upserts, schema, batch.made)
+            rows = FileWriter(layout, storage).stage(conformed, batch.deletes.column_names)
         return StagedBatch(rows, _bitmaps(living), missing)
 
     def _sought_keys(self, batch: ChangeBatch) -> pa.Table:
@@ -132,7 +133,7 @@ class Stage:
         `living` are positions of the living rows of the batch's keys, in files of the index.
         """
         key, index = self.index.columns, self.index
-        missing = [field for field in self.layout.schema.fields if field.name not in upserts.column_names]
+        missing = [field for field in self.layout.schema.upstream if field.name not in upserts.column_names]
         if not missing or not living:
             return upserts
         old = read_located(self.storage, index.files, living, [*key, *missing])
@@ -151,10 +152,12 @@ class Stage:
         """Find rows that are equal to those that a batch deletes, and write those that it inserts."""
         layout, index, storage = self.layout, self.index, self.storage
         name, schema = layout.table, layout.schema
-        inserts, deletes = keyless.net(conform(name, batch.inserts, schema), conform(name, batch.deletes, schema))
+        own = [field.name for field in schema.upstream]
+        brought = conform(name, batch.inserts, schema, batch.made)
+        inserts, deletes = keyless.net(brought, conform(name, batch.deletes, schema).select(own))
         rows = FileWriter(layout, storage).stage(inserts, ()) if self.needs_rows else None
         # What other writers put into columns of their own does not distinguish rows of upstream.
-        fields = [field for field in schema.fields if field.name in batch.deletes.column_names]
+        fields = [field for field in schema.upstream if field.name in batch.deletes.column_names]
         deletes = deletes.select([field.name for field in fields])
         found = index.candidates(deletes)
         hits = positions_of(found, deletes, fields, storage, self.threads, form=keyless.canonical)

@@ -231,7 +231,7 @@ class TableWriter:
         work = work or CommitWork(self.head)
         layout = self.table.file_layout
         if key is None:
-            columns = [field for field in layout.schema.fields if not pa.types.is_nested(field.arrow)]
+            columns = [field for field in layout.schema.upstream if not pa.types.is_nested(field.arrow)]
         else:
             # A row that another writer added may have a key that is new upstream.
             columns, exact = _fields(self.table, key), exact and self._committer.trusts_new_keys

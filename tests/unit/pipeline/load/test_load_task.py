@@ -39,7 +39,7 @@ def staged_in_task(folder: Path, text: str) -> Staged:
     file.write_bytes(text.encode())
     layout = FileLayout("shop.t", str(folder / "table"), SCHEMA, SPEC, {"order-id": 0, "fields": []}, {}, 3)
     reader = PartReader(str(folder), CsvForm(), VERSION, TypeRules())
-    task = LoadTask(reader, Generated(VERSION, TypeRules(), ""), FileWriter(layout, LocalStorage()))
+    task = LoadTask(reader, Generated(VERSION, TypeRules(), ""), FileWriter(layout, LocalStorage()), 1)
     copy: LoadTask = pickle.loads(pickle.dumps(task))  # noqa: S301 - it was written here
     return copy(File(str(file), "csv", "", len(text)))
 
@@ -88,7 +88,7 @@ def test_storage_that_python_does_not_reach_is_refused() -> None:
     )
     none: Any = None
     with pytest.raises(OutsideRefused) as caught:
-        stage_files(none, table, none, none, ())
+        stage_files(none, table, none, none, (), 1)
 
     assert "Python does not reach its files at odd://lake/t." in str(caught.value)
     assert caught.value.hint == (

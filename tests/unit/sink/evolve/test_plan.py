@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Literal
 
@@ -31,6 +32,7 @@ from applier.sink.evolve.steps import (
     SetKey,
     Truncate,
 )
+from applier.sink.format.types import ADDED_COLUMNS, TableSchema, schema_json
 
 RULES = TypeRules()
 NAME = TableName("shop", "orders")
@@ -50,6 +52,11 @@ DEFAULT_UNKNOWN = (
 def table(*columns: Column, indexes: tuple[Index, ...] = (PRIMARY,)) -> TableVersion:
     """A version of the table."""
     return TableVersion(NAME, 1, columns, indexes)
+
+
+def schema_of(*names: str, properties: Mapping[str, str] | None = None) -> TableSchema:
+    """The schema of an Iceberg table with columns of these names."""
+    return TableSchema.parse(schema_json(pa.schema({name: pa.int64() for name in names})), properties)
 
 
 def planned(before: TableVersion, after: TableVersion, *actions: Action, rules: TypeRules = RULES) -> Evolution:
@@ -422,21 +429,31 @@ def test_a_virtual_column_that_the_table_lacks_is_no_column_of_it(
     before: TableVersion, after: TableVersion, action: Action
 ) -> None:
     """Its values are in no message, so it is left out, and so is every statement on it."""
-    held = {column.name for column in before.columns} - {"v"}
+    held = schema_of(*({column.name for column in before.columns} - {"v"}))
     assert plan(before, after, [action], RULES, held) == Evolution()
 
 
 def test_a_virtual_column_that_the_table_has_follows_its_upstream() -> None:
     """Tables that were made with it keep it, under the name that it gets."""
     before, after = table(ID, VIRTUAL), table(ID, replace(VIRTUAL, name="w"))
-    found = plan(before, after, [ddl.RenameColumn(NAME, "v", "w")], RULES, {"id", "v"})
+    found = plan(before, after, [ddl.RenameColumn(NAME, "v", "w")], RULES, schema_of("id", "v"))
     assert found == Evolution((RenameField("v", "w"),))
+
+
+def test_a_column_with_the_name_of_one_that_applier_added_is_refused() -> None:
+    """Engines take names that differ in their letters alone for one."""
+    properties = {ADDED_COLUMNS: "_commit_ts _op"}
+    new, held = replace(NOTE, name="_COMMIT_ts"), schema_of("id", "_commit_ts", properties=properties)
+    found = plan(table(ID), table(ID, new), [ddl.AddColumn(NAME, new)], RULES, held)
+    assert found.refused is not None
+    assert found.refused.reason == "Column _COMMIT_ts has the name of a column that applier added."
+    assert plan(table(ID), table(ID, new), [], RULES, schema_of("id", properties=properties)).refused is None
 
 
 def test_a_column_is_placed_behind_a_virtual_one_that_is_left_out() -> None:
     """The columns that are there keep the order that they have upstream."""
     before, after = table(ID, VIRTUAL, QTY), table(ID, VIRTUAL, NOTE, QTY)
-    found = plan(before, after, [ddl.AddColumn(NAME, NOTE, after="v")], RULES, {"id", "qty"})
+    found = plan(before, after, [ddl.AddColumn(NAME, NOTE, after="v")], RULES, schema_of("id", "qty"))
     assert [type(step) for step in found.steps] == [AddField, MoveField]
 
 
