@@ -11,6 +11,7 @@ import pyarrow as pa
 import pytest
 
 from applier.changefeed.change_batch import KeylessBatch
+from applier.changefeed.event import Op
 from applier.changefeed.table import Keyless
 from applier.order.merge import IMAGE, hashed, merge, merge_bag, together
 from applier.order.pieces import Pieces, cut, shares, within
@@ -22,7 +23,7 @@ UPDATE, INSERT, DELETE = (False, True), (True,), (False,)
 def part(partition: int, changes: list[tuple[tuple[bool, ...], list[Any]]], kind: pa.DataType) -> pa.Table:
     """Changes of one commit ts and run, each with the values of its rows."""
     rows = [
-        (7, present, partition, offset, 0, False, 1, value)
+        (7, present, partition, offset, 0, False, 1, Op.INSERT, value)
         for offset, (halves, values) in enumerate(changes)
         for present, value in zip(halves, values, strict=True)
     ]

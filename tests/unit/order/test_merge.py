@@ -135,7 +135,7 @@ class Sent(NamedTuple):
 
 def bag_part(*rows: Sent) -> pa.Table:
     """A part of a bag."""
-    meta = [(row.ts, row.present, row.partition, row.offset, 0, row.replay, row.run) for row in rows]
+    meta = [(row.ts, row.present, row.partition, row.offset, 0, row.replay, row.run, Op.INSERT) for row in rows]
     table = columns_of(meta, KEYLESS_SCHEMA)
     return table.append_column("a", pa.array([row.value for row in rows], pa.int32()))
 

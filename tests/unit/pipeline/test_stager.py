@@ -72,7 +72,10 @@ def changed(ids: list[int], *, first: Op, of: TableVersion, offset: int = 0) -> 
         [0] * count,
         range(offset, offset + count),
     ]
-    columns = [pa.array(values, kind) for values, kind in zip([*meta, [0] * count], KEYED_SCHEMA.types, strict=True)]
+    columns = [
+        pa.array(values, kind)
+        for values, kind in zip([*meta, [0] * count, [first] * count], KEYED_SCHEMA.types, strict=True)
+    ]
     rows = pa.Table.from_arrays(columns, schema=KEYED_SCHEMA)
     return Part.of(of, rows.append_column("id", pa.array(ids, pa.int64())), "shop")
 

@@ -40,7 +40,7 @@ def test_a_table_that_no_checkpoint_knows_is_followed_from_the_columns_that_it_h
 ) -> None:
     """Taken for one that its newest rows have made, it would have no place for their columns, and be parked."""
     fields = [SimpleNamespace(name=name, arrow=kind) for name, kind in (held or {}).items()]
-    schema = SimpleNamespace(fields=fields, field=lambda name: next((f for f in fields if f.name == name), None))
+    schema = SimpleNamespace(upstream=fields, field=lambda name: next((f for f in fields if f.name == name), None))
     table = SimpleNamespace(schema=schema)
     writer = None if held is None else SimpleNamespace(known=object() if is_stamped else None, table=table)
     maker = TableMaker(cast("Any", None), TablesSection(), TypeRules())
