@@ -33,7 +33,7 @@ def refused_store(options: Mapping[str, str]) -> OutsideRefused | None:
             return OutsideRefused(f"The file {file} of {key}.location is PEM.", f'write "{key}.type" = "PEM".')
         if (locked := _ENCRYPTED.search(content)) is None:
             continue
-        if _PBES2 in base64.b64decode(b"".join(locked[1].split())):
+        if _is_pbes2(locked[1]):
             what = f"Kafka's client cannot decrypt the key in {file}, whose encryption is PBES2."
             convert = f"openssl pkcs12 -export -in {file} -out {Path(file).with_suffix('.p12')}"
             ways = f'"{key}.type" = "PKCS12", the new file as {key}.location and its password as {key}.password'
@@ -41,3 +41,10 @@ def refused_store(options: Mapping[str, str]) -> OutsideRefused | None:
         if not options.get("ssl.key.password"):
             return OutsideRefused(f"The key in {file} is encrypted.", "write its password as kafka.ssl.key.password.")
     return None
+
+
+def _is_pbes2(body: bytes) -> bool:
+    try:
+        return _PBES2 in base64.b64decode(body)
+    except ValueError:
+        return False  # It is damaged, which Kafka's client reports.

@@ -61,6 +61,8 @@ def test_an_encrypted_key_needs_its_password(tmp_path: Path) -> None:
 
     assert str(refused) == f"The key in {file} is encrypted. Hint: write its password as kafka.ssl.key.password."
     assert refused_store({**given, "ssl.key.password": "any"}) is None
+    file.write_text("-----BEGIN ENCRYPTED PRIVATE KEY-----\ncut off\n-----END ENCRYPTED PRIVATE KEY-----\n")
+    assert refused_store({**given, "ssl.key.password": "any"}) is None
 
 
 def test_what_is_right_and_what_no_client_reads(trusted: Authority) -> None:
