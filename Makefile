@@ -64,7 +64,7 @@ fuzz: $(READY) ## A million damaged messages through all decoders; FUZZ_ARGS="--
 
 services: $(READY)
 	@deploy/test_tools.sh
-	@$(PYTHON) -m applier.runtime.jvm.jars s3 >/dev/null
+	@$(PYTHON) -m applier.runtime.jvm.jars s3 postgresql >/dev/null
 	@$(PYTHON) -m applier.runtime.jvm.jars --lock tests/services kafka registry >/dev/null
 
 ##@ Quality

@@ -9,6 +9,7 @@ from typing import TypeAlias
 
 from applier.changefeed.message import TopicPartition
 from applier.changefeed.window import OffsetRange
+from applier.commands.before_spark import refuse_no_topic
 from applier.commands.catalog_reader import catalog_properties, open_lake
 from applier.commands.check.report import SystemAnswer, Verdict
 from applier.commands.control_reader import ControlView, newest_checkpoint
@@ -25,7 +26,7 @@ from applier.decode.dump.export import Export
 from applier.decode.registry.client import SchemaRegistry
 from applier.decode.tidb.tidb_export import TidbExport
 from applier.decode.values.dates import NAMELESS_HINT
-from applier.errors import ApplierError, ConfigError, DecodeError, OutsideRefused, SourceLost, TransientError
+from applier.errors import ApplierError, ConfigError, DecodeError, OutsideRefused, TransientError
 from applier.pipeline.first_look import lost_catalog, new_lake
 from applier.runtime.figures import counted
 from applier.runtime.jvm import jars, java_home
@@ -132,10 +133,7 @@ def _kafka(config: Config, found: Systems) -> Parts:
 
 def _topics(topics: KafkaTopics | Source, config: Config, bounds: dict[TopicPartition, OffsetRange]) -> str:
     bounds.update(topics.bounds())
-    kafka = config.source.kafka
-    if not bounds and kafka is not None:
-        hint = "check source.kafka.topic_pattern; TiCDC makes topics when the changefeed starts."
-        raise SourceLost(f"No topic of Kafka matches {kafka.topic_pattern}.", hint)
+    refuse_no_topic(config, bounds)
     names = sorted({place.topic for place in bounds})
     return f"It answers: {counted(len(bounds), 'partition')} of {counted(len(names), 'topic')} ({', '.join(names)})."
 
