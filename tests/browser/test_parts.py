@@ -165,6 +165,21 @@ def test_tables_that_need_a_hand_come_first(browser: Chrome, site: Site) -> None
     assert "100 further reasons are in /status.json." in shown
 
 
+def test_dropped_tables_are_shown_with_what_becomes_of_them(browser: Chrome, site: Site) -> None:
+    """Figures that are not known are left empty, no section says that there are none, and what is unknown is said."""
+    shown = _text(browser, site, views.stale())
+    assert "Dropped tables2 kept" in shown
+    assert "shop.stock shop.stock_dropped_470606913415151618" in shown
+    assert "ALTER TABLE lake.shop.ratings RENAME TO NAME" in shown
+    cells = browser.execute_script(
+        "return [...document.querySelectorAll('#dropped td.n')].map((cell) => cell.textContent)"
+    )
+    assert cells == [""] * 4
+    assert "Dropped tables" not in _text(browser, site, views.fresh())
+    unknown = _text(browser, site, _of(replace(views.fresh().report, dropped=None)))
+    assert "Which dropped tables are kept is not known: the catalog did not list its tables." in unknown
+
+
 def test_plots_say_in_words_what_they_show(browser: Chrome, site: Site) -> None:
     """For those who do not see them, too; and words fit their numbers."""
     shown = _text(browser, site, views.fresh())
