@@ -13,6 +13,7 @@ from selenium.webdriver import Chrome
 from applier.watch.history import Point
 from applier.watch.page.document import write
 from applier.watch.report import StatusReport, TableProgress, View
+from applier.ways_out import WaysOut
 from tests.browser import views
 from tests.browser.conftest import Site, complaints, requests, size, visit
 
@@ -175,6 +176,15 @@ def test_dropped_tables_are_shown_with_what_becomes_of_them(browser: Chrome, sit
         "return [...document.querySelectorAll('#dropped td.n')].map((cell) => cell.textContent)"
     )
     assert cells == [""] * 4
+    strange = replace(views.dropped("shop.x", "x"), way_out=WaysOut.of_dropped("`my-lake`.shop.`it's`"))
+    _text(browser, site, _of(replace(views.fresh().report, dropped=(strange,))))
+    commands = browser.execute_script(
+        "return [...document.querySelectorAll('#dropped code')].map((it) => it.textContent)"
+    )
+    assert commands == [
+        "ALTER TABLE `my-lake`.shop.`it's` RENAME TO NAME",
+        "DROP TABLE `my-lake`.shop.`it's` PURGE",
+    ]
     assert "Dropped tables" not in _text(browser, site, views.fresh())
     unknown = _text(browser, site, _of(replace(views.fresh().report, dropped=None)))
     assert "Which dropped tables are kept is not known: the catalog did not list its tables." in unknown

@@ -32,8 +32,9 @@ _DROPPED = 10
 _LOUD = ("pending", "skipped", "to skip")
 """Decisions on DDL that deserve a look."""
 
-_COMMAND = re.compile(r"""`((?:"[^"]*"|'[^']*'|`[^`]+`\.(?=\w)|[^`'"])+)`""")
-"""A command within a sentence; names in its quotes, and before a dot, may be in backticks of their own."""
+_QUOTED = "`(?:[^`]|``)+`"
+_COMMAND = re.compile(rf"""`((?:"[^"]*"|'[^']*'|(?:{_QUOTED}\.)+(?:\w|{_QUOTED})|\.{_QUOTED}|[^`'"])+)`""")
+"""A command within a sentence; names in its quotes, and before or behind a dot, may be in backticks of their own."""
 
 
 _UNANSWERED = 3

@@ -58,8 +58,8 @@
   const number = (value) => el("td", { class: "n" }, value);
   const time = (...children) => el("td", { class: "nowrap" }, ...children);
 
-  // Commands of a sentence stand in backticks; names in quotes, and before a dot, may hold backticks of their own.
-  const COMMAND = /'[^']*'|`((?:'[^']*'|"[^"]*"|`[^`]+`\.(?=[\p{L}\p{N}_])|[^`'"])+)`/gu;
+  // Commands of a sentence stand in backticks; names in quotes, and before or behind a dot, may be in backticks of their own.
+  const COMMAND = /'[^']*'|`((?:'[^']*'|"[^"]*"|(?:`(?:[^`]|``)+`\.)+(?:[\p{L}\p{N}_]|`(?:[^`]|``)+`)|\.`(?:[^`]|``)+`|[^`'"])+)`/gu;
   const withCommands = (sentence) => {
     const shown = capital(sentence), found = [];
     let at = 0;

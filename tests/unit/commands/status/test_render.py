@@ -17,6 +17,7 @@ from applier import cli
 from applier.commands.status.render import Choice, render, watching
 from applier.errors import ConfigError, TransientError
 from applier.watch.report import StatusReport, Trouble
+from applier.ways_out import WaysOut
 from tests.unit.commands.status.reports import (
     CAPTURES,
     CASES,
@@ -56,6 +57,17 @@ def test_each_command_is_a_line_to_copy() -> None:
 
     assert f"\n    {call}\n" in shown
     assert f"\n    {adopt}\n" in shown
+
+
+@pytest.mark.parametrize("place", ["lake.shop.`my-table`", "`my-lake`.`a.b`.`c``d`", "`1`.a.`it's`"])
+def test_a_quoted_name_breaks_no_command(place: str) -> None:
+    """Each of the two that a dropped table has is a line of its own."""
+    report = replace(fresh(), dropped=(replace(dropped("shop.x", TS), way_out=WaysOut.of_dropped(place)),))
+
+    shown = _shown(report, choice=Choice(tables=("shop.x",)))
+
+    assert f"\n    ALTER TABLE {place} RENAME TO NAME\n" in shown
+    assert f"\n    DROP TABLE {place} PURGE\n" in shown
 
 
 def test_a_refused_ddl_is_listed_while_it_holds_a_table_up() -> None:
