@@ -1,4 +1,4 @@
-"""The ways out of a table that lacks rows: log, `status`, page, webhook and errors print these alone."""
+"""The ways out of a table that lacks rows or was dropped upstream: log, `status`, page, webhook, errors print these."""
 
 from __future__ import annotations
 
@@ -62,6 +62,14 @@ class WaysOut:
         may_fail = known.why in (Why.DDL, Why.ROW, Why.TABLE)
         again = f"; if {'they are' if len(names) > 1 else 'it is'} parked again: {found}" if may_fail else ""
         return f"`applier run -c {self.config}` brings {_them(names)} back{again}."
+
+    @staticmethod
+    def of_dropped(place: str) -> str:
+        """What becomes of a kept table that was dropped upstream, as a sentence; `place` is its name in Spark."""
+        back = "RECOVER TABLE or FLASHBACK TABLE upstream brings it back"
+        rename = f"to keep it for good, give it another name in Spark: `ALTER TABLE {place} RENAME TO NAME`"
+        remove = f"to remove it with its files, run this in Spark: `DROP TABLE {place} PURGE`"
+        return f"Leave it as it is, and {back}; {rename}; {remove}."
 
     def _of(self, names: Sequence[TableName], known: Completeness) -> str:
         config, tables, them = self.config, option(names), _them(names)

@@ -185,6 +185,16 @@ class Lake:
         with reported(f"list the namespaces of catalog {self.name}"):
             return len(self.catalog.list_namespaces())
 
+    def tables(self, namespace: tuple[str, ...]) -> list[tuple[str, ...]]:
+        """The identifiers of the tables of a namespace; none if the namespace is missing."""
+        if self.catalog is None:
+            return []
+        with reported(f"list the tables of namespace {'.'.join(namespace)} of catalog {self.name}"):
+            try:
+                return [tuple(found) for found in self.catalog.list_tables(namespace)]
+            except NoSuchNamespaceError:
+                return []
+
     def table(self, identifier: tuple[str, ...]) -> LakeTable | None:
         """A table; None if the catalog has no table of that name."""
         found = self._load(identifier)
