@@ -171,7 +171,7 @@ class TablesSection(Section):
     def _check(self) -> TablesSection:
         problems = {}
         filters = {"include": self.include, "distinct_keys": self.distinct_keys}
-        for key in [*filters, *self._layouts]:
+        for key in [*filters, *self.layouts]:
             try:
                 TableFilter(filters[key]) if key in filters else TablePattern(key)
             except ValueError as error:
@@ -185,12 +185,13 @@ class TablesSection(Section):
         return self
 
     @property
-    def _layouts(self) -> dict[str, LayoutSection]:
+    def layouts(self) -> dict[str, LayoutSection]:
+        """The layouts, by their patterns."""
         return self.__pydantic_extra__ or {}
 
     def layout_of(self, name: TableName) -> TableLayout | None:
         """How a table should lie, by the most specific pattern; None if no pattern names it."""
-        patterns = [(TablePattern(text), section) for text, section in self._layouts.items()]
+        patterns = [(TablePattern(text), section) for text, section in self.layouts.items()]
         fitting = [(pattern.rank, place) for place, (pattern, _) in enumerate(patterns) if pattern.names(name)]
         return patterns[max(fitting)[1]][1].layout if fitting else None
 
