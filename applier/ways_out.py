@@ -9,8 +9,9 @@ from dataclasses import dataclass
 from applier.changefeed.completeness import Completeness, Why
 from applier.changefeed.filter import exactly, option
 from applier.changefeed.table import TableName
-from applier.errors import ANY_TABLE, EXPORT
+from applier.errors import ANY_TABLE, BY_HAND, EXPORT, RELOAD
 
+_BY_FILES = "`applier load -c FILE --from DIR --tables TABLE`"
 _BY_LOAD = {
     Why.NO_CREATE,
     Why.UNMET,
@@ -53,6 +54,16 @@ class WaysOut:
             return f"run `applier load -c {self.config} --tables {option(names)}`"
         load = f"`applier load -c {self.config} --from DIR --tables {option(names)}`"
         return f"export {_them(names)} with `{export(names)}` and run {load}"
+
+    def of_error(self, hint: str, name: TableName) -> str:
+        """The hint of an error that concerns a table, with commands for this table of this changefeed."""
+        load = self.load([name])
+        reload = f"{load[:1].upper()}{load[1:]}; or leave it out in tables.include."
+        hint = hint.replace(RELOAD, reload).replace(BY_HAND, f"{load}.")
+        if self.has_url:
+            hint = hint.replace(_BY_FILES, _BY_FILES.replace(" --from DIR", ""))
+        hint = hint.replace("-c FILE", f"-c {self.config}").replace(ANY_TABLE, f"--filter {_quoted(name)}")
+        return hint.replace("--tables TABLE", f"--tables {option([name])}")
 
     def of(self, names: Sequence[TableName], known: Completeness) -> str:
         """What makes tables live again of which the same is known, as a sentence."""

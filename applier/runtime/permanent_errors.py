@@ -49,9 +49,19 @@ _NO_SASL = "this listener takes no log-in by SASL: write SSL or PLAINTEXT to kaf
 _NO_TLS = "the server does not speak TLS there: check http, https and sslmode in the addresses of [catalog]."
 _OPTIONS = "check the kafka.* options under [source.kafka]: names, files, passwords and the log-in."
 _EXPIRED = "the keys of the storage have expired, or it does not know them"
+_KEYS = (
+    "[catalog] does not open with these keys: correct the one that the sentence speaks of; docs/configuration.md lists "
+    "those that each type needs."
+)
 _SCHEME = "check the scheme of catalog.warehouse and catalog.io-impl: a warehouse on S3 needs S3FileIO."
 
-_RENEWED = ("AWS ExpiredToken", "AWS TokenRefreshRequired", "AWS RequestExpired", "AWS InvalidAccessKeyId")
+_RENEWED = (
+    "AWS ExpiredToken",
+    "AWS TokenRefreshRequired",
+    "AWS RequestExpired",
+    "AWS InvalidAccessKeyId",
+    "AWS UnrecognizedClient",
+)
 """Codes of a storage that does not take the keys any more: such a failure may pass where something renews them."""
 
 _AGAIN = ""
@@ -112,14 +122,17 @@ _CODES: dict[System, dict[str, str]] = {
         """,
     },
     "rest": {
-        _RIGHTS: "NotAuthorizedException, ForbiddenException, HTTP 401, HTTP 403",
+        _RIGHTS: """
+            NotAuthorizedException, ForbiddenException, NessieNotAuthorizedException, NessieForbiddenException,
+            HTTP 401, HTTP 403
+        """,
         _NAMED: "BadRequestException, UnsupportedFormatVersion, NoSuchWarehouseException, HTTP 400, HTTP 404, HTTP 405",
         _AGAIN: "ServiceFailureException, ServiceUnavailableException, CommitStateUnknownException",
     },
     "storage": {
         _RIGHTS: """
             AccessControlException, AccessDeniedException, AuthorizationException, AWS AccessDenied,
-            AWS SignatureDoesNotMatch, AWS 401, AWS 403
+            AWS SignatureDoesNotMatch, AWS InvalidSignature, AWS 401, AWS 403
         """,
         _NAMED: """
             NoSuchBucketException, AWS NoSuchBucket, AWS PermanentRedirect, AWS AuthorizationHeaderMalformed,
@@ -133,7 +146,14 @@ _CODES: dict[System, dict[str, str]] = {
         _MISSING: "DATA_SOURCE_NOT_FOUND",
         _NAMED: "AnalysisException, ExtendedAnalysisException, ParseException",
     },
-    "opening": {_NO_TLS: "SSLException, SQLSTATE 08004", _NAMED: "FileNotFoundException"},
+    "opening": {
+        _NO_TLS: "SSLException, SQLSTATE 08004",
+        _NAMED: "FileNotFoundException, NoSuchNamespaceException",
+        # A class that a key names is looked for by its constructor.
+        _MISSING: "NoSuchMethodException",
+        # Later ones may be about a table. Hadoop wraps a host that does not resolve in one, which the deepest decides.
+        _KEYS: "IllegalArgumentException, NumberFormatException, URISyntaxException, ValidationException",
+    },
 }
 """Per system and hint, the classes and codes, between commas; `_AGAIN` for a failure that may pass."""
 

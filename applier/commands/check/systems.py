@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TypeAlias
@@ -160,7 +161,8 @@ def _messages(
 
 
 def _offsets(config: Config, bounds: Mapping[TopicPartition, OffsetRange]) -> str:
-    newest = newest_checkpoint(config)
+    with _read_by_python():
+        newest = newest_checkpoint(config)
     if newest is not None:
         next_window({place: reading.next_offset for place, reading in newest.partitions.items()}, bounds, 1)
         return "Kafka has everything that the changefeed needs next."
@@ -177,15 +179,9 @@ def _registry(section: RegistrySection) -> str:
 
 
 def _catalog(config: Config) -> str:
-    try:
-        with open_lake(config.catalog) as lake:
-            spaces, view = lake.namespaces(), ControlView(lake, config.changefeed.name)
-            newest, lost_epoch = view.checkpoint(), view.lost_epoch()
-    except ForeignLake:
-        raise
-    except ConfigError as error:
-        # The library is Python's: `run` reaches the catalog by Java, and may do well without it.
-        raise TransientError(str(error)) from error
+    with _read_by_python(), open_lake(config.catalog) as lake:
+        spaces, view = lake.namespaces(), ControlView(lake, config.changefeed.name)
+        newest, lost_epoch = view.checkpoint(), view.lost_epoch()
     if not spaces and (lost := lost_catalog(config)) is not None:
         raise lost
     there = f"It answers: {counted(spaces, 'namespace')}." if spaces else ""
@@ -195,6 +191,17 @@ def _catalog(config: Config) -> str:
     if lost_epoch:
         return f"{answers} The checkpoints of the changefeed are lost."
     return f"{answers} {new_lake(config)} {WAY_TO_THE_LAKE.capitalize()}"
+
+
+@contextmanager
+def _read_by_python() -> Iterator[None]:
+    """Leave open what Python's library cannot answer: `run` reaches the catalog by Java, and may do well without it."""
+    try:
+        yield
+    except ForeignLake:
+        raise
+    except ConfigError as error:
+        raise TransientError(str(error)) from error
 
 
 def _warehouse(config: Config) -> str:

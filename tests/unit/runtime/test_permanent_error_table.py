@@ -9,6 +9,7 @@ import pytest
 from applier.runtime.permanent_errors import (
     CATALOG,
     KAFKA,
+    OPENING,
     SPARK,
     TABLE,
     Cause,
@@ -35,6 +36,7 @@ READ = "give this user the right Read on the topic"
 NO_SASL = "this listener takes no log-in by SASL"
 OPTIONS = "check the kafka.* options"
 EXPIRED = "the keys of the storage have expired, or it does not know them: renew s3.access-key-id of [catalog]"
+KEYS_OF_CATALOG = "[catalog] does not open with these keys"
 SCHEME = "check the scheme of catalog.warehouse"
 
 LASTING: dict[tuple[System, str], list[str]] = {
@@ -69,16 +71,23 @@ LASTING: dict[tuple[System, str], list[str]] = {
     ("jdbc", DRIVER): ["SQLException 08001"],
     ("jdbc", RIGHTS): ["SQLSTATE 28", "SQLSTATE 42501", "SQLITE_READONLY", "SQLITE_PERM", "SQLITE_AUTH"],
     ("jdbc", NAMED): ["SQLSTATE 42", "SQLSTATE 3D", "SQLITE_NOTADB", "SQLITE_CORRUPT"],
-    ("rest", RIGHTS): ["NotAuthorizedException", "ForbiddenException", "HTTP 401", "HTTP 403"],
+    ("rest", RIGHTS): [
+        "NotAuthorizedException", "ForbiddenException", "NessieNotAuthorizedException", "NessieForbiddenException",
+        "HTTP 401", "HTTP 403",
+    ],
     ("rest", NAMED): [
         "BadRequestException", "UnsupportedFormatVersion", "NoSuchWarehouseException", "HTTP 400", "HTTP 404",
         "HTTP 405",
     ],
     ("opening", NO_TLS): ["SSLException", "SQLSTATE 08004"],
-    ("opening", NAMED): ["FileNotFoundException"],
+    ("opening", NAMED): ["FileNotFoundException", "NoSuchNamespaceException"],
+    ("opening", MISSING): ["NoSuchMethodException"],
+    ("opening", KEYS_OF_CATALOG): [
+        "IllegalArgumentException", "NumberFormatException", "URISyntaxException", "ValidationException",
+    ],
     ("storage", RIGHTS): [
         "AccessControlException", "AccessDeniedException", "AuthorizationException", "AWS AccessDenied",
-        "AWS SignatureDoesNotMatch", "AWS 401", "AWS 403",
+        "AWS SignatureDoesNotMatch", "AWS InvalidSignature", "AWS 401", "AWS 403",
     ],
     ("storage", NAMED): [
         "NoSuchBucketException", "AWS NoSuchBucket", "AWS PermanentRedirect", "AWS AuthorizationHeaderMalformed",
@@ -86,6 +95,7 @@ LASTING: dict[tuple[System, str], list[str]] = {
     ],
     ("storage", EXPIRED): [
         "AWS ExpiredToken", "AWS TokenRefreshRequired", "AWS RequestExpired", "AWS InvalidAccessKeyId",
+        "AWS UnrecognizedClient",
     ],
     ("storage", SCHEME): ["UnsupportedFileSystemException"],
     ("spark", MISSING): ["DATA_SOURCE_NOT_FOUND"],
@@ -170,6 +180,53 @@ def test_each_entry_of_the_table_has_a_test() -> None:
 def test_an_unknown_class_is_asked_again(systems: tuple[System, ...]) -> None:
     """What the table does not name may pass, within the limit."""
     assert refusal("Cannot do it", [Cause("NeverSeenException", "", "said")], systems) is None
+
+
+@pytest.mark.parametrize(
+    ("chain", "hint"),
+    [
+        (
+            [
+                Cause(
+                    "IllegalArgumentException",
+                    "",
+                    "Cannot initialize JDBCCatalog because warehousePath must not be null",
+                )
+            ],
+            KEYS_OF_CATALOG,
+        ),
+        ([Cause("NumberFormatException", "", 'For input string: "abc"')], KEYS_OF_CATALOG),
+        (
+            [
+                Cause("RESTException", "", "Failed to create request URI from base not a uri"),
+                Cause("IllegalArgumentException", "", "Illegal character in path at index 3: not a uri"),
+                Cause("URISyntaxException", "", "Illegal character in path at index 3: not a uri"),
+            ],
+            KEYS_OF_CATALOG,
+        ),
+        (
+            [
+                Cause("IllegalArgumentException", "", "Cannot initialize FileIO implementation org.x.No"),
+                Cause("NoSuchMethodException", "", "Missing org.x.No"),
+            ],
+            MISSING,
+        ),
+        (
+            [
+                Cause("IllegalArgumentException", "", "java.net.UnknownHostException: namenode"),
+                Cause("UnknownHostException", "", "namenode"),
+            ],
+            None,
+        ),
+    ],
+)
+def test_a_key_of_the_catalog_that_is_wrong_is_no_outage(chain: list[Cause], hint: str | None) -> None:
+    """As Iceberg 1.10 raises them where a catalog is opened; a host that does not resolve may pass."""
+    found = refusal("Catalog lake cannot be opened", chain, OPENING)
+
+    assert (found and found.hint.startswith(hint or "?")) == (None if hint is None else True)
+    # Later calls are about tables, which such a class may refuse.
+    assert hint == MISSING or refusal("Cannot create table a.b", chain, CATALOG) is None
 
 
 def test_the_text_of_an_answer_decides_nothing() -> None:
