@@ -51,7 +51,12 @@ _OPTIONS = "check the kafka.* options under [source.kafka]: names, files, passwo
 _EXPIRED = "the keys of the storage have expired, or it does not know them"
 _SCHEME = "check the scheme of catalog.warehouse and catalog.io-impl: a warehouse on S3 needs S3FileIO."
 
-_RENEWED = ("AWS ExpiredToken", "AWS TokenRefreshRequired", "AWS RequestExpired", "AWS InvalidAccessKeyId")
+_REGION = 'set the region of AWS as "client.region" under [catalog], or in the environment variable AWS_REGION.'
+
+_RENEWED = (
+    *("AWS ExpiredToken", "AWS TokenRefreshRequired", "AWS RequestExpired", "AWS InvalidAccessKeyId"),
+    "AWS UnrecognizedClient",
+)
 """Codes of a storage that does not take the keys any more: such a failure may pass where something renews them."""
 
 _AGAIN = ""
@@ -119,7 +124,7 @@ _CODES: dict[System, dict[str, str]] = {
     "storage": {
         _RIGHTS: """
             AccessControlException, AccessDeniedException, AuthorizationException, AWS AccessDenied,
-            AWS SignatureDoesNotMatch, AWS 401, AWS 403
+            AWS SignatureDoesNotMatch, AWS InvalidSignature, AWS 401, AWS 403
         """,
         _NAMED: """
             NoSuchBucketException, AWS NoSuchBucket, AWS PermanentRedirect, AWS AuthorizationHeaderMalformed,
@@ -133,7 +138,12 @@ _CODES: dict[System, dict[str, str]] = {
         _MISSING: "DATA_SOURCE_NOT_FOUND",
         _NAMED: "AnalysisException, ExtendedAnalysisException, ParseException",
     },
-    "opening": {_NO_TLS: "SSLException, SQLSTATE 08004", _NAMED: "FileNotFoundException"},
+    "opening": {
+        _NO_TLS: "SSLException, SQLSTATE 08004",
+        _NAMED: "FileNotFoundException",
+        # The clients of AWS are built and not asked yet; a network that fails is a cause beneath it.
+        _REGION: "SdkClientException",
+    },
 }
 """Per system and hint, the classes and codes, between commas; `_AGAIN` for a failure that may pass."""
 
@@ -235,6 +245,9 @@ def refusal(action: str, chain: Sequence[Cause], systems: Iterable[System]) -> O
         hint = _hint(cause, wanted)
         if hint is not None:
             if cause.code.startswith(_RENEWED):
+                if cause.kind == "GlueException":
+                    # Its client takes no keys of [catalog]: whatever gave them renews them.
+                    return None
                 return expired(f"{action}: {told(chain)}")
             return OutsideRefused(f"{action}: {told(chain)}", hint) if hint else None
     return None

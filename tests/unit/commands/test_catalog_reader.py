@@ -153,6 +153,23 @@ def test_a_reader_waits_a_second_for_a_lock(tmp_path: Path, monkeypatch: pytest.
     assert opened == [f"sqlite:///file:{tmp_path}/catalog.db?mode=ro&uri=true&timeout=1.0"]
 
 
+@pytest.mark.parametrize(("given", "expected"), [({}, 2), ({"glue.max-retries": "5"}, 5)])
+def test_glue_is_asked_again_a_few_times(monkeypatch: pytest.MonkeyPatch, given: dict[str, str], expected: int) -> None:
+    """`status` is to say within seconds that Glue is down; and a number as text would end in the client of AWS."""
+    section = CatalogSection.model_validate({"name": "lake", "type": "glue", "warehouse": "s3://bucket", **given})
+    opened: list[object] = []
+
+    def load(*_: str, **properties: object) -> SimpleNamespace:
+        opened.append(properties["glue.max-retries"])
+        return SimpleNamespace(close=lambda: None)
+
+    monkeypatch.setattr("applier.commands.catalog_reader.load_catalog", load)
+    with open_lake(section):
+        pass
+
+    assert opened == [expected]
+
+
 @pytest.mark.parametrize(
     ("text", "reason", "hint"),
     [

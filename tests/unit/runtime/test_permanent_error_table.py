@@ -35,6 +35,7 @@ READ = "give this user the right Read on the topic"
 NO_SASL = "this listener takes no log-in by SASL"
 OPTIONS = "check the kafka.* options"
 EXPIRED = "the keys of the storage have expired, or it does not know them: renew s3.access-key-id of [catalog]"
+REGION = 'set the region of AWS as "client.region" under [catalog]'
 SCHEME = "check the scheme of catalog.warehouse"
 
 LASTING: dict[tuple[System, str], list[str]] = {
@@ -75,10 +76,11 @@ LASTING: dict[tuple[System, str], list[str]] = {
         "HTTP 405",
     ],
     ("opening", NO_TLS): ["SSLException", "SQLSTATE 08004"],
+    ("opening", REGION): ["SdkClientException"],
     ("opening", NAMED): ["FileNotFoundException"],
     ("storage", RIGHTS): [
         "AccessControlException", "AccessDeniedException", "AuthorizationException", "AWS AccessDenied",
-        "AWS SignatureDoesNotMatch", "AWS 401", "AWS 403",
+        "AWS SignatureDoesNotMatch", "AWS InvalidSignature", "AWS 401", "AWS 403",
     ],
     ("storage", NAMED): [
         "NoSuchBucketException", "AWS NoSuchBucket", "AWS PermanentRedirect", "AWS AuthorizationHeaderMalformed",
@@ -86,6 +88,7 @@ LASTING: dict[tuple[System, str], list[str]] = {
     ],
     ("storage", EXPIRED): [
         "AWS ExpiredToken", "AWS TokenRefreshRequired", "AWS RequestExpired", "AWS InvalidAccessKeyId",
+        "AWS UnrecognizedClient",
     ],
     ("storage", SCHEME): ["UnsupportedFileSystemException"],
     ("spark", MISSING): ["DATA_SOURCE_NOT_FOUND"],
@@ -147,6 +150,14 @@ def test_keys_that_the_configuration_does_not_give_are_asked_with_again(
     monkeypatch.setattr(KEYS, "given", ())
 
     assert refusal("Cannot do it", [cause(entry)], ("storage",)) is None
+
+
+def test_the_keys_of_glue_are_never_those_of_the_configuration(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its client takes none of it: to name those of the files would send a user to keys that are well."""
+    monkeypatch.setattr(KEYS, "given", ("s3.access-key-id",))
+
+    for code in ("AWS ExpiredTokenException", "AWS UnrecognizedClientException"):
+        assert refusal("Cannot do it", [Cause("GlueException", code, "said")], CATALOG) is None
 
 
 @pytest.mark.parametrize(
