@@ -49,8 +49,15 @@ _NO_SASL = "this listener takes no log-in by SASL: write SSL or PLAINTEXT to kaf
 _NO_TLS = "the server does not speak TLS there: check http, https and sslmode in the addresses of [catalog]."
 _OPTIONS = "check the kafka.* options under [source.kafka]: names, files, passwords and the log-in."
 _EXPIRED = "the keys of the storage have expired, or it does not know them"
-_SCHEME = "check the scheme of catalog.warehouse and catalog.io-impl: a warehouse on S3 needs S3FileIO."
+_SCHEME = (
+    "check the scheme of catalog.warehouse and catalog.io-impl: "
+    "s3:// needs S3FileIO, gs:// GCSFileIO, abfss:// ADLSFileIO."
+)
 
+_BUNDLE = (
+    'give Spark the jar that is missing, as "spark.jars" or "spark.jars.packages" under [spark]: of a storage '
+    "org.apache.iceberg:iceberg-gcp-bundle for gs://, iceberg-azure-bundle for abfss:// (docs/storage.md)."
+)
 _REGION = 'set the region of AWS as "client.region" under [catalog], or in the environment variable AWS_REGION.'
 
 _RENEWED = (
@@ -143,6 +150,8 @@ _CODES: dict[System, dict[str, str]] = {
         _NAMED: "FileNotFoundException",
         # The clients of AWS are built and not asked yet; a network that fails is a cause beneath it.
         _REGION: "SdkClientException",
+        # Iceberg finds no constructor where a class of the storage is missing that it mentions.
+        _BUNDLE: "NoClassDefFoundError, ClassNotFoundException, NoSuchMethodException",
     },
 }
 """Per system and hint, the classes and codes, between commas; `_AGAIN` for a failure that may pass."""

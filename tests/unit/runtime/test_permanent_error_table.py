@@ -35,6 +35,7 @@ READ = "give this user the right Read on the topic"
 NO_SASL = "this listener takes no log-in by SASL"
 OPTIONS = "check the kafka.* options"
 EXPIRED = "the keys of the storage have expired, or it does not know them: renew s3.access-key-id of [catalog]"
+BUNDLE = "give Spark the jar that is missing"
 REGION = 'set the region of AWS as "client.region" under [catalog]'
 SCHEME = "check the scheme of catalog.warehouse"
 
@@ -76,6 +77,7 @@ LASTING: dict[tuple[System, str], list[str]] = {
         "HTTP 405",
     ],
     ("opening", NO_TLS): ["SSLException", "SQLSTATE 08004"],
+    ("opening", BUNDLE): ["NoClassDefFoundError", "ClassNotFoundException", "NoSuchMethodException"],
     ("opening", REGION): ["SdkClientException"],
     ("opening", NAMED): ["FileNotFoundException"],
     ("storage", RIGHTS): [
