@@ -132,7 +132,7 @@ $(AUDIT)/cyclonedx-py:
 	@$(AUDIT)/python -m pip install --quiet --upgrade pip
 	@$(AUDIT)/python -m pip install --quiet --group audit
 
-audit: $(READY) $(AUDIT)/cyclonedx-py ## Look for known weaknesses of the packages of the image (needs a network)
+audit: $(READY) $(AUDIT)/cyclonedx-py ## Look for known weaknesses of the packages of the image (needs the JSON API of pypi.org; a mirror of its index alone answers "not found")
 	@$(AUDIT)/pip-audit --requirement deploy/requirements.lock --require-hashes --disable-pip --strict
 
 sbom: $(READY) $(AUDIT)/cyclonedx-py ## Write build/sbom-python.json and build/sbom-jars.json (CycloneDX), of the packages and jars of the image

@@ -42,7 +42,10 @@ _LOGIN_MISSING = (
 CATALOGS = ("jdbc", "rest", "hive", "glue", "hadoop", "nessie", "bigquery")
 """The types of catalogs that Iceberg has names for."""
 
-_NEEDED = {"jdbc": ("uri", "warehouse"), "hadoop": ("warehouse",), "rest": ("uri",)}
+_S3_FILES = "org.apache.iceberg.aws.s3.S3FileIO"
+"""What a Glue catalog takes where `io-impl` is left out, in the jar that has its client."""
+
+_NEEDED = {"jdbc": ("uri", "warehouse"), "hadoop": ("warehouse",), "rest": ("uri",), "glue": ("warehouse",)}
 """Keys without which a catalog never opens; those of the other types may come from files of Hive, Hadoop or AWS."""
 
 ZeroDates = Literal["null", "stop", "string"]
@@ -86,7 +89,8 @@ class CatalogSection(Section):
     def properties(self) -> dict[str, str]:
         """All keys but the name, as text."""
         extra = self.__pydantic_extra__ or {}
-        return {"type": self.type} | {key: _text(value) for key, value in extra.items()}
+        files = {"io-impl": _S3_FILES} if self.type == "glue" else {}
+        return {"type": self.type} | files | {key: _text(value) for key, value in extra.items()}
 
     @property
     def sqlite_file(self) -> Path | None:
@@ -332,10 +336,24 @@ class Config(Section):
         given = [*self.spark.values(), *map(os.environ.get, ("JAVA_TOOL_OPTIONS", "JDK_JAVA_OPTIONS"))]
         return any("java.security.auth.login.config" in (options or "") for options in given)
 
+    @property
+    def _refused_by_glue(self) -> dict[str, str]:
+        """Names that a Glue catalog would refuse at every start, with what it takes."""
+        found: dict[str, str] = {}
+        if self.catalog.type != "glue":
+            return found
+        if self.tables.route.count(".") > 1:
+            found["tables.route"] = "Glue has one level of namespaces: give it one dot, as in {database}.{table}"
+        is_checked = self.catalog.properties.get("glue.skip-name-validation") != "true"
+        if is_checked and not re.fullmatch("[a-z0-9_]+", self.changefeed.name):
+            found["changefeed.name"] = "Glue takes lower-case letters, digits and underscores alone"
+        return found
+
     @model_validator(mode="after")
     def _check(self) -> Config:
         feed, upstream = self.changefeed, self.upstream
         problems = {f"catalog.{key}": problem for key, problem in lacking(self.catalog.properties).items()}
+        problems |= self._refused_by_glue
         if self.tables.keys and feed.traits.keys_in_rows:
             problems["tables.keys"] = f"is for protocol debezium; rows of {feed.protocol} name their key"
         if upstream.schemas is not None and feed.traits.carries.schema == "messages":

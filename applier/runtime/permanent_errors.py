@@ -53,7 +53,17 @@ _KEYS = (
     "[catalog] does not open with these keys: correct the one that the sentence speaks of; docs/configuration.md lists "
     "those that each type needs."
 )
-_SCHEME = "check the scheme of catalog.warehouse and catalog.io-impl: a warehouse on S3 needs S3FileIO."
+_SCHEME = (
+    "check the scheme of catalog.warehouse and catalog.io-impl: "
+    "s3:// needs S3FileIO, gs:// GCSFileIO, abfss:// ADLSFileIO."
+)
+
+_BUNDLE = (
+    'give Spark the jar that is missing, as "spark.jars" or "spark.jars.packages" under [spark]: of a storage '
+    "org.apache.iceberg:iceberg-gcp-bundle for gs://, iceberg-azure-bundle for abfss:// (docs/storage.md); or correct "
+    "the class that [catalog] names."
+)
+_REGION = 'set the region of AWS as "client.region" under [catalog], or in the environment variable AWS_REGION.'
 
 _RENEWED = (
     "AWS ExpiredToken",
@@ -149,10 +159,12 @@ _CODES: dict[System, dict[str, str]] = {
     "opening": {
         _NO_TLS: "SSLException, SQLSTATE 08004",
         _NAMED: "FileNotFoundException, NoSuchNamespaceException",
-        # A class that a key names is looked for by its constructor.
-        _MISSING: "NoSuchMethodException",
         # Later ones may be about a table. Hadoop wraps a host that does not resolve in one, which the deepest decides.
         _KEYS: "IllegalArgumentException, NumberFormatException, URISyntaxException, ValidationException",
+        # The clients of AWS are built and not asked yet; a network that fails is a cause beneath it.
+        _REGION: "SdkClientException",
+        # Iceberg finds no constructor where a class of the storage is missing that it mentions.
+        _BUNDLE: "NoClassDefFoundError, ClassNotFoundException, NoSuchMethodException",
     },
 }
 """Per system and hint, the classes and codes, between commas; `_AGAIN` for a failure that may pass."""
@@ -255,6 +267,9 @@ def refusal(action: str, chain: Sequence[Cause], systems: Iterable[System]) -> O
         hint = _hint(cause, wanted)
         if hint is not None:
             if cause.code.startswith(_RENEWED):
+                if cause.kind == "GlueException":
+                    # Its client takes no keys of [catalog]: whatever gave them renews them.
+                    return None
                 return expired(f"{action}: {told(chain)}")
             return OutsideRefused(f"{action}: {told(chain)}", hint) if hint else None
     return None

@@ -31,6 +31,9 @@ _LOCATION_REFUSED = (
 """What catalogs raise that decide on locations alone. The same table is then created without one, which raises anything
 that is wrong with the table itself."""
 
+_NO_NAMESPACE = ("NoSuchNamespaceException", "EntityNotFoundException")
+"""What catalogs raise that are to list a namespace that is not there; the second one is Glue's own."""
+
 Identifier = tuple[str, ...]
 """Namespace parts and table name. Parts are data, never parsed: dots, quotes and spaces are allowed where the catalog
 allows them."""
@@ -102,10 +105,10 @@ class Catalog:
             TableMismatch: Iceberg refuses these columns, this partition spec or this name.
             JavaError: The catalog does not answer, or the table exists (`AlreadyExistsException`).
         """
-        for name in {identifier, home or identifier}:
-            self.ensure_namespace(name[:-1])
         schema = schema_json(columns, key)
         try:
+            for name in {identifier, home or identifier}:
+                self.ensure_namespace(name[:-1])
             with translated(f"Cannot create table {'.'.join(identifier)}"):
 
                 def build(name: Identifier = identifier) -> Any:
@@ -139,7 +142,7 @@ class Catalog:
                 found = self._handle.listTables(self._namespace(namespace))
                 return [(*namespace, str(identifier.name())) for identifier in self.java.items(found)]
         except JavaError as error:
-            if error.kind == "NoSuchNamespaceException":
+            if error.kind in _NO_NAMESPACE:
                 return []
             raise
 

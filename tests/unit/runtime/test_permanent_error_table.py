@@ -37,6 +37,8 @@ NO_SASL = "this listener takes no log-in by SASL"
 OPTIONS = "check the kafka.* options"
 EXPIRED = "the keys of the storage have expired, or it does not know them: renew s3.access-key-id of [catalog]"
 KEYS_OF_CATALOG = "[catalog] does not open with these keys"
+BUNDLE = "give Spark the jar that is missing"
+REGION = 'set the region of AWS as "client.region" under [catalog]'
 SCHEME = "check the scheme of catalog.warehouse"
 
 LASTING: dict[tuple[System, str], list[str]] = {
@@ -81,10 +83,11 @@ LASTING: dict[tuple[System, str], list[str]] = {
     ],
     ("opening", NO_TLS): ["SSLException", "SQLSTATE 08004"],
     ("opening", NAMED): ["FileNotFoundException", "NoSuchNamespaceException"],
-    ("opening", MISSING): ["NoSuchMethodException"],
     ("opening", KEYS_OF_CATALOG): [
         "IllegalArgumentException", "NumberFormatException", "URISyntaxException", "ValidationException",
     ],
+    ("opening", BUNDLE): ["NoClassDefFoundError", "ClassNotFoundException", "NoSuchMethodException"],
+    ("opening", REGION): ["SdkClientException"],
     ("storage", RIGHTS): [
         "AccessControlException", "AccessDeniedException", "AuthorizationException", "AWS AccessDenied",
         "AWS SignatureDoesNotMatch", "AWS InvalidSignature", "AWS 401", "AWS 403",
@@ -159,6 +162,14 @@ def test_keys_that_the_configuration_does_not_give_are_asked_with_again(
     assert refusal("Cannot do it", [cause(entry)], ("storage",)) is None
 
 
+def test_the_keys_of_glue_are_never_those_of_the_configuration(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its client takes none of it: to name those of the files would send a user to keys that are well."""
+    monkeypatch.setattr(KEYS, "given", ("s3.access-key-id",))
+
+    for code in ("AWS ExpiredTokenException", "AWS UnrecognizedClientException"):
+        assert refusal("Cannot do it", [Cause("GlueException", code, "said")], CATALOG) is None
+
+
 @pytest.mark.parametrize(
     ("system", "entry"), [(system, entry) for system, entries in PASSING.items() for entry in entries]
 )
@@ -209,7 +220,7 @@ def test_an_unknown_class_is_asked_again(systems: tuple[System, ...]) -> None:
                 Cause("IllegalArgumentException", "", "Cannot initialize FileIO implementation org.x.No"),
                 Cause("NoSuchMethodException", "", "Missing org.x.No"),
             ],
-            MISSING,
+            BUNDLE,
         ),
         (
             [
