@@ -36,6 +36,7 @@ NO_SASL = "this listener takes no log-in by SASL"
 OPTIONS = "check the kafka.* options"
 EXPIRED = "the keys of the storage have expired, or it does not know them: renew s3.access-key-id of [catalog]"
 SCHEME = "check the scheme of catalog.warehouse"
+NOWHERE = "there is no REST catalog, or no OAuth2 server, at that address: correct uri and oauth2-server-uri"
 
 LASTING: dict[tuple[System, str], list[str]] = {
     ("java", MISSING): [
@@ -71,9 +72,9 @@ LASTING: dict[tuple[System, str], list[str]] = {
     ("jdbc", NAMED): ["SQLSTATE 42", "SQLSTATE 3D", "SQLITE_NOTADB", "SQLITE_CORRUPT"],
     ("rest", RIGHTS): ["NotAuthorizedException", "ForbiddenException", "HTTP 401", "HTTP 403"],
     ("rest", NAMED): [
-        "BadRequestException", "UnsupportedFormatVersion", "NoSuchWarehouseException", "HTTP 400", "HTTP 404",
-        "HTTP 405",
+        "BadRequestException", "UnsupportedFormatVersion", "NoSuchWarehouseException", "HTTP 400", "HTTP 405",
     ],
+    ("rest", NOWHERE): ["HTTP 404"],
     ("opening", NO_TLS): ["SSLException", "SQLSTATE 08004"],
     ("opening", NAMED): ["FileNotFoundException"],
     ("storage", RIGHTS): [
