@@ -84,7 +84,7 @@ _WRONG: dict[str, tuple[Callable[[RestCatalog, RestCatalog], Lake], str, str]] =
     "no log-in": (lambda one, _: {"type": "rest", "uri": one.address}, "Not authorized", "log-in is refused"),
     "path": (
         lambda one, _: {**one.login, "uri": f"{one.address}/lake"},
-        "there is no /lake/v1/config.*correct uri and oauth2-server-uri",
+        "there is no /lake/v1/config.*check what the configuration names",
         "knows no catalog there",
     ),
     "OAuth2 path": (
