@@ -57,6 +57,14 @@ _SCHEME = (
     "check the scheme of catalog.warehouse and catalog.io-impl: "
     "s3:// needs S3FileIO, gs:// GCSFileIO, abfss:// ADLSFileIO."
 )
+_UNRENEWED = (
+    "write a new token to [catalog], as nothing renews it; or, in its place, credential and oauth2-server-uri, with "
+    "which a run gets new ones."
+)
+_NOWHERE = (
+    "there is no REST catalog, or no OAuth2 server, at that address: correct uri and oauth2-server-uri in [catalog]; "
+    "without the latter, tokens come from v1/oauth/tokens below uri."
+)
 
 _BUNDLE = (
     'give Spark the jar that is missing, as "spark.jars" or "spark.jars.packages" under [spark]: of a storage '
@@ -73,6 +81,9 @@ _RENEWED = (
     "AWS UnrecognizedClient",
 )
 """Codes of a storage that does not take the keys any more: such a failure may pass where something renews them."""
+
+_UNNAMED = "AWS 403"
+"""The answer to a HEAD, which has no code: vended keys that have expired get it as well."""
 
 _AGAIN = ""
 """The failure may pass, so the call is made again."""
@@ -136,7 +147,8 @@ _CODES: dict[System, dict[str, str]] = {
             NotAuthorizedException, ForbiddenException, NessieNotAuthorizedException, NessieForbiddenException,
             HTTP 401, HTTP 403
         """,
-        _NAMED: "BadRequestException, UnsupportedFormatVersion, NoSuchWarehouseException, HTTP 400, HTTP 404, HTTP 405",
+        _NAMED: "BadRequestException, UnsupportedFormatVersion, NoSuchWarehouseException, HTTP 400, HTTP 405",
+        _NOWHERE: "HTTP 404",
         _AGAIN: "ServiceFailureException, ServiceUnavailableException, CommitStateUnknownException",
     },
     "storage": {
@@ -266,12 +278,20 @@ def refusal(action: str, chain: Sequence[Cause], systems: Iterable[System]) -> O
     for cause in reversed(chain):
         hint = _hint(cause, wanted)
         if hint is not None:
-            if cause.code.startswith(_RENEWED):
+            what = f"{action}: {told(chain)}"
+            if cause.code.startswith(_RENEWED) or (KEYS.are_vended and cause.code == _UNNAMED):
                 if cause.kind == "GlueException":
                     # Its client takes no keys of [catalog]: whatever gave them renews them.
                     return None
-                return expired(f"{action}: {told(chain)}")
-            return OutsideRefused(f"{action}: {told(chain)}", hint) if hint else None
+                KEYS.refusals += 1
+                return expired(what)
+            if cause.kind == "NotAuthorizedException":
+                # The first call logs in: what is refused then is no token that was good before.
+                if KEYS.is_token_renewed and "opening" not in wanted:
+                    KEYS.refused_tokens += 1
+                    return None
+                hint = _UNRENEWED if KEYS.is_token_given else hint
+            return OutsideRefused(what, hint) if hint else None
     return None
 
 

@@ -40,6 +40,7 @@ KEYS_OF_CATALOG = "[catalog] does not open with these keys"
 BUNDLE = "give Spark the jar that is missing"
 REGION = 'set the region of AWS as "client.region" under [catalog]'
 SCHEME = "check the scheme of catalog.warehouse"
+NOWHERE = "there is no REST catalog, or no OAuth2 server, at that address: correct uri and oauth2-server-uri"
 
 LASTING: dict[tuple[System, str], list[str]] = {
     ("java", MISSING): [
@@ -78,9 +79,9 @@ LASTING: dict[tuple[System, str], list[str]] = {
         "HTTP 401", "HTTP 403",
     ],
     ("rest", NAMED): [
-        "BadRequestException", "UnsupportedFormatVersion", "NoSuchWarehouseException", "HTTP 400", "HTTP 404",
-        "HTTP 405",
+        "BadRequestException", "UnsupportedFormatVersion", "NoSuchWarehouseException", "HTTP 400", "HTTP 405",
     ],
+    ("rest", NOWHERE): ["HTTP 404"],
     ("opening", NO_TLS): ["SSLException", "SQLSTATE 08004"],
     ("opening", NAMED): ["FileNotFoundException", "NoSuchNamespaceException"],
     ("opening", KEYS_OF_CATALOG): [
