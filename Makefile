@@ -64,7 +64,7 @@ fuzz: $(READY) ## A million damaged messages through all decoders; FUZZ_ARGS="--
 
 services: $(READY)
 	@deploy/test_tools.sh
-	@$(PYTHON) -m applier.runtime.jvm.jars s3 >/dev/null
+	@$(PYTHON) -m applier.runtime.jvm.jars s3 postgresql >/dev/null
 	@$(PYTHON) -m applier.runtime.jvm.jars --lock tests/services kafka registry >/dev/null
 
 ##@ Quality
@@ -132,7 +132,7 @@ $(AUDIT)/cyclonedx-py:
 	@$(AUDIT)/python -m pip install --quiet --upgrade pip
 	@$(AUDIT)/python -m pip install --quiet --group audit
 
-audit: $(READY) $(AUDIT)/cyclonedx-py ## Look for known weaknesses of the packages of the image (needs a network)
+audit: $(READY) $(AUDIT)/cyclonedx-py ## Look for known weaknesses of the packages of the image (needs the JSON API of pypi.org; a mirror of its index alone answers "not found")
 	@$(AUDIT)/pip-audit --requirement deploy/requirements.lock --require-hashes --disable-pip --strict
 
 sbom: $(READY) $(AUDIT)/cyclonedx-py ## Write build/sbom-python.json and build/sbom-jars.json (CycloneDX), of the packages and jars of the image

@@ -433,16 +433,15 @@ def letters_discard(
 def _loaded(config: Path, log_level: str, archive: str | None = None, **asked: bool) -> Config:
     """The configuration for a command that starts Spark, once `before_spark.refuse` has let it; see there."""
     found = loaded(config, log_level)
-    from applier.runtime.logs import announce  # noqa: PLC0415
-
-    announce("starting Spark …")
     from applier.commands.before_spark import refuse  # noqa: PLC0415
+    from applier.runtime.logs import announce  # noqa: PLC0415
 
     if archive is not None:
         from applier.commands.backfill.command import from_archive  # noqa: PLC0415
 
         found = from_archive(found, archive)
     refuse(found, **asked)
+    announce("starting Spark …")
     return found
 
 

@@ -95,6 +95,12 @@ class TerminalError(ApplierError):
         self.mend = hint.replace(RELOAD, "").replace(BY_HAND, "").strip()
         self.tables = tuple(tables)
 
+    def worded(self, what: str, hint: str) -> Self:
+        """The same error in other words."""
+        worded = copy(self)
+        worded.what, worded.hint = worded.args = what, hint
+        return worded
+
 
 class DecodeError(TerminalError):
     """One message cannot be decoded.
@@ -116,12 +122,6 @@ class DecodeError(TerminalError):
         if not self.tables and table is not None and all(table):
             self.tables = (table,)
         self.commit_ts = self.commit_ts or commit_ts
-
-    def worded(self, what: str, hint: str) -> Self:
-        """The same error in other words."""
-        worded = copy(self)
-        worded.what, worded.hint = worded.args = what, hint
-        return worded
 
     def at(self, topic: str, partition: int, offset: int, protocol: str) -> DecodeError:
         """Return the same error with the position of its message in front."""

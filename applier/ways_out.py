@@ -1,4 +1,4 @@
-"""The ways out of a table that lacks rows: log, `status`, page, webhook and errors print these alone."""
+"""The ways out of a table that lacks rows or was dropped upstream: log, `status`, page, webhook, errors print these."""
 
 from __future__ import annotations
 
@@ -9,8 +9,9 @@ from dataclasses import dataclass
 from applier.changefeed.completeness import Completeness, Why
 from applier.changefeed.filter import exactly, option
 from applier.changefeed.table import TableName
-from applier.errors import ANY_TABLE, EXPORT
+from applier.errors import ANY_TABLE, BY_HAND, EXPORT, RELOAD
 
+_BY_FILES = "`applier load -c FILE --from DIR --tables TABLE`"
 _BY_LOAD = {
     Why.NO_CREATE,
     Why.UNMET,
@@ -54,6 +55,16 @@ class WaysOut:
         load = f"`applier load -c {self.config} --from DIR --tables {option(names)}`"
         return f"export {_them(names)} with `{export(names)}` and run {load}"
 
+    def of_error(self, hint: str, name: TableName) -> str:
+        """The hint of an error that concerns a table, with commands for this table of this changefeed."""
+        load = self.load([name])
+        reload = f"{load[:1].upper()}{load[1:]}; or leave it out in tables.include."
+        hint = hint.replace(RELOAD, reload).replace(BY_HAND, f"{load}.")
+        if self.has_url:
+            hint = hint.replace(_BY_FILES, _BY_FILES.replace(" --from DIR", ""))
+        hint = hint.replace("-c FILE", f"-c {self.config}").replace(ANY_TABLE, f"--filter {_quoted(name)}")
+        return hint.replace("--tables TABLE", f"--tables {option([name])}")
+
     def of(self, names: Sequence[TableName], known: Completeness) -> str:
         """What makes tables live again of which the same is known, as a sentence."""
         found = self._of(names, known)
@@ -62,6 +73,14 @@ class WaysOut:
         may_fail = known.why in (Why.DDL, Why.ROW, Why.TABLE)
         again = f"; if {'they are' if len(names) > 1 else 'it is'} parked again: {found}" if may_fail else ""
         return f"`applier run -c {self.config}` brings {_them(names)} back{again}."
+
+    @staticmethod
+    def of_dropped(place: str) -> str:
+        """What becomes of a kept table that was dropped upstream, as a sentence; `place` is its name in Spark."""
+        back = "RECOVER TABLE or FLASHBACK TABLE upstream brings it back"
+        rename = f"to keep it for good, give it another name in Spark: `ALTER TABLE {place} RENAME TO NAME`"
+        remove = f"to remove it with its files, run this in Spark: `DROP TABLE {place} PURGE`"
+        return f"Leave it as it is, and {back}; {rename}; {remove}."
 
     def _of(self, names: Sequence[TableName], known: Completeness) -> str:
         config, tables, them = self.config, option(names), _them(names)

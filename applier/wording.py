@@ -13,7 +13,6 @@ from applier.changefeed.filter import option
 from applier.changefeed.message import TopicPartition
 from applier.changefeed.table import TableName
 from applier.changefeed.ts import wall_clock
-from applier.errors import ANY_TABLE
 
 _NAMED = 3
 """Most names that a sentence lists."""
@@ -81,12 +80,6 @@ def alike(tables: Iterable[tuple[TableName, Completeness]]) -> list[tuple[list[T
         key = known.reason, known.since, known.is_due, known.position is None, known.partners
         groups.setdefault(key, ([], known))[0].append(name)
     return list(groups.values())
-
-
-def of_this_table(hint: str, name: TableName, config: str) -> str:
-    """The hint of an error with the table and the configuration file in its commands."""
-    hint = of_this_changefeed(hint, config).replace(ANY_TABLE, f"--filter {option([name])}")
-    return hint.replace("--tables TABLE", f"--tables {option([name])}")
 
 
 def of_this_changefeed(hint: str, config: str) -> str:

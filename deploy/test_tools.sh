@@ -1,11 +1,22 @@
 #!/usr/bin/env bash
-# Sees to what tests of the page, of alerts and of the image and chart need, where it can be had; without it they are skipped.
+# Sees to what tests of the page, of PostgreSQL, of alerts and of the image and chart need, where it can be had; without it
+# they are skipped.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 . deploy/apt.sh
 
 if ! { command -v chromium && command -v chromedriver; } >/dev/null; then
   apt_install chromium chromium-driver || echo "There is no Chromium, so the tests of the page are skipped." >&2
+fi
+
+# Its programs alone: Debian's package would also start a server as a service of this machine.
+install_postgresql() {
+  as_root sh -c 'mkdir -p /etc/postgresql-common/createcluster.d &&
+    echo "create_main_cluster = false" >/etc/postgresql-common/createcluster.d/none.conf' 2>/dev/null && apt_install postgresql
+}
+
+if ! command -v initdb >/dev/null && ! compgen -G '/usr/lib/postgresql/*/bin/initdb' >/dev/null; then
+  install_postgresql || echo "There is no PostgreSQL, so the tests of a catalog in it are skipped." >&2
 fi
 
 # promtool alone: installed as a package, Prometheus would start as a service of this machine.

@@ -31,7 +31,7 @@ def restore(catalog: Catalog, identifier: Identifier, chance: random.Random) -> 
     former = table.java.items(table.handle.operations().current().previousFiles())
     if files := [str(item.file()) for item in former]:
         catalog.drop(identifier)
-        catalog._handle.registerTable(catalog._table(identifier), chance.choice(files))
+        catalog.handle.registerTable(catalog._table(identifier), chance.choice(files))
 
 
 LOSSES: Mapping[str, Callable[[Catalog, Identifier, random.Random], None]] = {

@@ -249,11 +249,14 @@ topics = ["shop"]
 `KAFKA_LOGIN` is one line:
 `org.apache.kafka.common.security.scram.ScramLoginModule required username="USER" password="PASSWORD";`, and for
 `PLAIN` the same with `plain.PlainLoginModule`.
-A store of the type `PKCS12` also needs `kafka.ssl.truststore.password` or `kafka.ssl.keystore.password`.
+A store of the type `PKCS12` or `JKS` also needs `kafka.ssl.truststore.password` or `kafka.ssl.keystore.password`.
+An encrypted key in a file of PEM needs `kafka.ssl.key.password`. Kafka's client does not take PBES2, which is what
+OpenSSL writes: the refusal has the command that makes a `PKCS12` of it.
+The certificate of the broker must name each host of its `advertised.listeners`.
 
 `run`, `check` and `backfill` need one right of Kafka's ACLs: `Read` on each topic, which includes `Describe`.
 They need none on the cluster or a consumer group, and never write to Kafka.
-`topic_pattern` finds the topics alone that the user may describe."""
+`topic_pattern` finds the topics alone that the user may describe; where it finds none, a start is refused."""
 
 
 def _notes(section: str) -> list[str]:

@@ -5,9 +5,10 @@ from __future__ import annotations
 import base64
 import io
 import os
+import sqlite3
 import threading
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from urllib.parse import quote
 
@@ -47,6 +48,11 @@ class SecretWatch:
         elif content[:4] == b"Obj\1":
             reader = fastavro.reader(io.BytesIO(content))
             self.look(str([reader.metadata, *reader]).encode(), place)
+        elif content[:7] == b"SQLite ":
+            # A long value lies in pages that need not be neighbours.
+            with closing(sqlite3.connect(":memory:")) as database:
+                database.deserialize(content)
+                self.look("\n".join(database.iterdump()).encode(), place)
 
     @contextmanager
     def over(self, pid: int, folder: Path) -> Iterator[None]:
@@ -55,8 +61,8 @@ class SecretWatch:
 
         def watch() -> None:
             while not over.wait(_LOOK_SECONDS):
-                self._look_at_processes(pid)
-                self._look_at_files(folder)
+                self.look_at_processes(pid)
+                self.look_at_files(folder)
 
         thread = threading.Thread(target=watch)
         thread.start()
@@ -66,7 +72,8 @@ class SecretWatch:
             over.set()
             thread.join()
 
-    def _look_at_processes(self, pid: int) -> None:
+    def look_at_processes(self, pid: int) -> None:
+        """Look at the command lines and environments of a process and of all below it."""
         for process in _descendants(pid):
             # It may have ended.
             with suppress(OSError):
@@ -75,7 +82,8 @@ class SecretWatch:
                 self.look(command, "a command line")
                 self.look(Path(f"/proc/{process}/environ").read_bytes(), "an environment")
 
-    def _look_at_files(self, folder: Path) -> None:
+    def look_at_files(self, folder: Path) -> None:
+        """Look at the files below a folder that others than their owner may read."""
         for parent, _, names in os.walk(folder):
             for file in (Path(parent) / name for name in names):
                 with suppress(OSError):

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from applier.changefeed.checkpoint import Checkpoint
+from applier.changefeed.message import TopicPartition
+from applier.changefeed.window import OffsetRange
 from applier.commands.control_reader import newest_checkpoint
 from applier.config.settings import Config
 from applier.consume.spark import topics_alone
-from applier.errors import TerminalError, TransientError, Unreachable
+from applier.errors import SourceLost, TerminalError, TransientError, Unreachable
 from applier.runtime import terminal
 from applier.runtime.logs import logger
 from applier.runtime.stop_requests import STOPPING, leaving, stop_signals
@@ -36,7 +40,7 @@ def refuse(
         CheckpointConflict: Another applier holds the changefeed.
         ForeignLake: The catalog is a copy of that of another lake.
         Unreachable: No address of Kafka resolves, or none accepts a connection.
-        SourceLost: There is no such topic.
+        SourceLost: There is no such topic, or none that the pattern matches.
         OutsideRefused: Kafka refuses the log-in, or its topics.
     """
     asks_kafka = reads and config.source.kafka is not None and not any(key in config.spark for key in _FETCHED)
@@ -74,6 +78,15 @@ def refuse_held(config: Config, last: Checkpoint | None, *, take_over: bool = Fa
     may_take(last, this_process(now), now, config.run.lease_seconds, process_start, take_over=take_over)
 
 
+def refuse_no_topic(config: Config, bounds: Mapping[TopicPartition, OffsetRange]) -> None:
+    """Refuse, by SourceLost, a pattern that matches no topic that the user may describe."""
+    kafka = config.source.kafka
+    if not bounds and kafka is not None and kafka.topic_pattern:
+        right = "and that this user has the right Describe on the topics"
+        hint = f"check source.kafka.topic_pattern, {right}; TiCDC makes topics when the changefeed starts."
+        raise SourceLost(f"No topic of Kafka matches {kafka.topic_pattern}.", hint)
+
+
 def _look_at_topics(config: Config) -> None:
     with topics_alone(config, _ANSWER_SECONDS) as topics:
-        topics.bounds()
+        refuse_no_topic(config, topics.bounds())

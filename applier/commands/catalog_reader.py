@@ -48,7 +48,7 @@ _UNRESOLVED = re.compile(
 _NO_LOGIN = re.compile(
     r"password authentication failed|no password supplied|Access denied for user|\(1045,|"
     r"AWS Error (?:ACCESS_DENIED|INVALID_ACCESS_KEY_ID|SIGNATURE_DOES_NOT_MATCH)|HTTP status 40[13]\b|"
-    r"\((?:AccessDenied\w*|InvalidAccessKeyId|SignatureDoesNotMatch|UnrecognizedClientException|ExpiredToken\w*|"
+    r"\((?:AccessDenied\w*|InvalidAccessKeyId|SignatureDoesNotMatch|InvalidSignature\w*|UnrecognizedClientException|ExpiredToken\w*|"
     r"InvalidClientTokenId)\)"
 )
 """What databases and storages say of a log-in that they refuse."""
@@ -95,6 +95,9 @@ _LOCKED = ("SQLITE_BUSY", "SQLITE_LOCKED")
 
 _LOOK_SECONDS = 1.0
 """Time that a reader waits for a lock of SQLite; PyIceberg asks twice."""
+
+_GLUE_RETRIES, _FEW_RETRIES = "glue.max-retries", 2
+"""The property, and its value where it is not given: PyIceberg's ten take a minute in an outage."""
 
 _READS = ("rest", "hive", "glue", "sql", "jdbc", "dynamodb", "bigquery")
 
@@ -185,6 +188,16 @@ class Lake:
         with reported(f"list the namespaces of catalog {self.name}"):
             return len(self.catalog.list_namespaces())
 
+    def tables(self, namespace: tuple[str, ...]) -> list[tuple[str, ...]]:
+        """The identifiers of the tables of a namespace; none if the namespace is missing."""
+        if self.catalog is None:
+            return []
+        with reported(f"list the tables of namespace {'.'.join(namespace)} of catalog {self.name}"):
+            try:
+                return [tuple(found) for found in self.catalog.list_tables(namespace)]
+            except NoSuchNamespaceError:
+                return []
+
     def table(self, identifier: tuple[str, ...]) -> LakeTable | None:
         """A table; None if the catalog has no table of that name."""
         found = self._load(identifier)
@@ -244,7 +257,8 @@ def open_lake(section: CatalogSection) -> Iterator[Lake]:
     if file is not None:
         properties["uri"] += f"&timeout={_LOOK_SECONDS}"
     with reported(f"open catalog {section.name}", section.type):
-        catalog = load_catalog(section.name, **properties)
+        retries = _retries(properties)
+        catalog = load_catalog(section.name, **properties, **retries)
     try:
         yield Lake(section.name, catalog, section=section)
     finally:
@@ -260,6 +274,12 @@ def catalog_properties(section: CatalogSection, *, is_read_only: bool = True) ->
         uri = _database(section, "ro" if is_read_only else "rw")
         properties |= {"type": "sql", "uri": uri, "init_catalog_tables": "false"}
     return properties
+
+
+def _retries(properties: dict[str, str]) -> dict[str, Any]:
+    """How often a client of Glue asks again, taken out of the properties: its library needs a number."""
+    given = properties.pop(_GLUE_RETRIES, _FEW_RETRIES)
+    return {_GLUE_RETRIES: int(given)} if properties["type"] == "glue" else {}
 
 
 def _database(section: CatalogSection, mode: str) -> str:
@@ -364,10 +384,12 @@ def _answered(error: Exception) -> tuple[str, str]:
 
 
 def _misaddressed(causes: Sequence[BaseException]) -> tuple[str, str] | None:
-    """The same where the server is there, and a connection is not made for want of TLS, or of trust, or of a path."""
+    """The same where a connection is not made for want of TLS, or of trust, or of a path, or of a region."""
     if any(_TLS_REQUIRED.search(str(cause)) for cause in causes):
         hint = "set sslmode=require, or verify-full, in catalog.uri; or let the server take this user from this host."
         return "the server takes no such connection: its pg_hba.conf may ask for TLS", hint
+    if any(type(cause).__name__ == "NoRegionError" for cause in causes):
+        return "no region of AWS is set", 'set "client.region" in [catalog], or AWS_REGION in the environment.'
     if any(isinstance(cause, ssl.SSLCertVerificationError) for cause in causes):
         return "its certificate is not trusted, or is for another host", _WAY_TO_TRUST
     if any(_UNTRUSTED.search(str(cause)) for cause in causes):

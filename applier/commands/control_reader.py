@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from applier.changefeed.checkpoint import Checkpoint
-from applier.changefeed.table import TableVersion
+from applier.changefeed.table import TableName, TableVersion
 from applier.commands.catalog_reader import Lake, open_lake
 from applier.config.settings import Config
 from applier.errors import NeverRan
@@ -92,6 +92,11 @@ class ControlView:
     def versions(self) -> list[TableVersion]:
         """All table versions, those seen last at the end; raises what `rows.table_versions` does."""
         return rows.table_versions(self._rows(TABLE_VERSIONS))
+
+    def names(self) -> set[TableName]:
+        """The names of all tables that there were, as far as a version of theirs is known."""
+        others = tuple(name for name in TABLE_VERSIONS.columns.names if name not in ("database", "table"))
+        return {TableName(row["database"], row["table"]) for row in self._rows(TABLE_VERSIONS, without=others)}
 
     def decisions(self) -> list[SchemaDecision]:
         """The last decision on each DDL, in order of commit ts."""

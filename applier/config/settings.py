@@ -6,6 +6,7 @@ import os
 import re
 import shlex
 import tomllib
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal, get_args
 
@@ -41,7 +42,10 @@ _LOGIN_MISSING = (
 CATALOGS = ("jdbc", "rest", "hive", "glue", "hadoop", "nessie", "bigquery")
 """The types of catalogs that Iceberg has names for."""
 
-_NEEDED = {"jdbc": ("uri", "warehouse"), "hadoop": ("warehouse",), "rest": ("uri",)}
+_S3_FILES = "org.apache.iceberg.aws.s3.S3FileIO"
+"""What a Glue catalog takes where `io-impl` is left out, in the jar that has its client."""
+
+_NEEDED = {"jdbc": ("uri", "warehouse"), "hadoop": ("warehouse",), "rest": ("uri",), "glue": ("warehouse",)}
 """Keys without which a catalog never opens; those of the other types may come from files of Hive, Hadoop or AWS."""
 
 ZeroDates = Literal["null", "stop", "string"]
@@ -58,7 +62,8 @@ class CatalogSection(Section):
     """Name of the catalog in Spark."""
     type: str
     """`jdbc`, `rest`, `hive`, `glue`, `hadoop`, `nessie` or `bigquery`. With the key `catalog-impl`, which names a Java
-    class instead, any text."""
+    class instead, any text. `jdbc` needs the keys `uri` and `warehouse` too, `rest` needs `uri`, and `hadoop`
+    `warehouse`; the other types may find theirs in files of Hive, Hadoop or AWS."""
 
     @classmethod
     def unknown(cls, key: str, value: Any) -> tuple[str | None, str] | None:
@@ -81,29 +86,30 @@ class CatalogSection(Section):
         return self
 
     @property
-    def lacking(self) -> dict[str, str]:
-        """What is wrong with `uri` and `warehouse`, where one is not given: a misspelt key, or a missing one."""
-        if "catalog-impl" in self.properties:
-            return {}
-        found = {}
-        for key in ("uri", "warehouse"):
-            if key in self.properties:
-                continue
-            near = nearest(key, self.properties.keys() - {"uri", "warehouse"})
-            if near or key in _NEEDED.get(self.type, ()):
-                found[near or key] = f"unknown key, did you mean {key}?" if near else "missing"
-        return found
-
-    @property
     def properties(self) -> dict[str, str]:
         """All keys but the name, as text."""
         extra = self.__pydantic_extra__ or {}
-        return {"type": self.type} | {key: _text(value) for key, value in extra.items()}
+        files = {"io-impl": _S3_FILES} if self.type == "glue" else {}
+        return {"type": self.type} | files | {key: _text(value) for key, value in extra.items()}
 
     @property
     def sqlite_file(self) -> Path | None:
         """The file of a catalog in SQLite; None for any other."""
         return sqlite_file(self.properties.get("uri", ""))
+
+
+def lacking(catalog: Mapping[str, str]) -> dict[str, str]:
+    """What is wrong with `uri` and `warehouse` of a catalog, where one is not given: misspelt, or missing."""
+    if "catalog-impl" in catalog:
+        return {}
+    found = {}
+    for key in ("uri", "warehouse"):
+        if key in catalog:
+            continue
+        near = nearest(key, catalog.keys() - {"uri", "warehouse"})
+        if near or key in _NEEDED.get(catalog.get("type", ""), ()):
+            found[near or key] = f"unknown key, did you mean {key}?" if near else "missing"
+    return found
 
 
 class TablesSection(Section):
@@ -169,7 +175,7 @@ class TablesSection(Section):
     def _check(self) -> TablesSection:
         problems = {}
         filters = {"include": self.include, "distinct_keys": self.distinct_keys}
-        for key in [*filters, *self._layouts]:
+        for key in [*filters, *self.layouts]:
             try:
                 TableFilter(filters[key]) if key in filters else TablePattern(key)
             except ValueError as error:
@@ -183,12 +189,13 @@ class TablesSection(Section):
         return self
 
     @property
-    def _layouts(self) -> dict[str, LayoutSection]:
+    def layouts(self) -> dict[str, LayoutSection]:
+        """The layouts, by their patterns."""
         return self.__pydantic_extra__ or {}
 
     def layout_of(self, name: TableName) -> TableLayout | None:
         """How a table should lie, by the most specific pattern; None if no pattern names it."""
-        patterns = [(TablePattern(text), section) for text, section in self._layouts.items()]
+        patterns = [(TablePattern(text), section) for text, section in self.layouts.items()]
         fitting = [(pattern.rank, place) for place, (pattern, _) in enumerate(patterns) if pattern.names(name)]
         return patterns[max(fitting)[1]][1].layout if fitting else None
 
@@ -329,10 +336,24 @@ class Config(Section):
         given = [*self.spark.values(), *map(os.environ.get, ("JAVA_TOOL_OPTIONS", "JDK_JAVA_OPTIONS"))]
         return any("java.security.auth.login.config" in (options or "") for options in given)
 
+    @property
+    def _refused_by_glue(self) -> dict[str, str]:
+        """Names that a Glue catalog would refuse at every start, with what it takes."""
+        found: dict[str, str] = {}
+        if self.catalog.type != "glue":
+            return found
+        if self.tables.route.count(".") > 1:
+            found["tables.route"] = "Glue has one level of namespaces: give it one dot, as in {database}.{table}"
+        is_checked = self.catalog.properties.get("glue.skip-name-validation") != "true"
+        if is_checked and not re.fullmatch("[a-z0-9_]+", self.changefeed.name):
+            found["changefeed.name"] = "Glue takes lower-case letters, digits and underscores alone"
+        return found
+
     @model_validator(mode="after")
     def _check(self) -> Config:
         feed, upstream = self.changefeed, self.upstream
-        problems = {f"catalog.{key}": problem for key, problem in self.catalog.lacking.items()}
+        problems = {f"catalog.{key}": problem for key, problem in lacking(self.catalog.properties).items()}
+        problems |= self._refused_by_glue
         if self.tables.keys and feed.traits.keys_in_rows:
             problems["tables.keys"] = f"is for protocol debezium; rows of {feed.protocol} name their key"
         if upstream.schemas is not None and feed.traits.carries.schema == "messages":

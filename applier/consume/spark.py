@@ -24,6 +24,7 @@ from applier.consume.kafka.addresses import other_protocol, refuse_unreachable
 from applier.consume.kafka.admin import KafkaAdmin
 from applier.consume.kafka.client import FETCH_SIZE, KafkaClient, KafkaSilentError
 from applier.consume.kafka.spark import in_blocks, topic_blocks
+from applier.consume.kafka.stores import refused_store
 from applier.consume.source import Blocks
 from applier.consume.staging_folder import full_temporary_folder
 from applier.consume.tasks.plan import readings
@@ -182,7 +183,9 @@ class KafkaTopics:
             return SourceLost(f"Kafka at {servers} has no topic {', '.join(self._missing())}.", hint)
         is_unseen = any(cause.kind == "TopicAuthorizationException" for cause in chain)
         about = f" about {', '.join(self._missing())}" if is_unseen else ""
-        if lasting := refusal(f"Kafka at {servers} cannot be asked{about}", chain, KAFKA):
+        if lasting := refused_store(self._options) or refusal(
+            f"Kafka at {servers} cannot be asked{about}", chain, KAFKA
+        ):
             return lasting
         if otherwise := other_protocol(servers, self._options.get("security.protocol", "PLAINTEXT")):
             return otherwise

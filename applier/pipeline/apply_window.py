@@ -243,10 +243,10 @@ class WindowApplier:
         """
         for name, error in refused.items():
             if self.config.changefeed.on_table_error == "stop":
-                raise error
+                raise error.worded(error.what, self.state.ways.of_error(error.hint, name))
             partners = tuple(other for other in together if other != name)
             begin = None if created is None else FeedPosition(name, created - 1)
-            reason = parking.reason_of(why, error, name, self.state.ways.config, ddl)
+            reason = parking.reason_of(why, error, name, self.state.ways, ddl)
             parking.park(self.state, self.targets, name, reason, partners, begin)
             if isinstance(error, AmbiguousName):
                 # Read again, the message would show no more.

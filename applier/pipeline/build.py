@@ -152,8 +152,16 @@ def _announce_new_catalog(config: Config) -> bool:
         return False
     if (error := lost_catalog(config)) is not None:
         raise error
-    logger().warning("catalog is new", file=str(file.absolute()), reason=new_lake(config), hint=WAY_TO_THE_LAKE)
+    logger().info("catalog is new", file=str(file.absolute()), reason=new_lake(config))
     return True
+
+
+def _announce_new_changefeed(config: Config, *, is_empty: bool) -> None:
+    """Log that a catalog knows no such changefeed: if it is not empty, the name may be another one than before."""
+    if is_empty:
+        logger().info("changefeed is new", reason=new_lake(config))
+    else:
+        logger().warning("changefeed is new", reason=new_lake(config), hint=WAY_TO_THE_LAKE)
 
 
 def last_state(catalog: Catalog, name: str) -> State:
@@ -190,7 +198,7 @@ def taken(
             with terminal.waiting("asking the source what it holds"):
                 look_first(source, decoder, config.changefeed.protocol, config.catalog)
             if not is_told:  # Behind what may have to be asked again.
-                logger().warning("changefeed is new", reason=new_lake(config), hint=WAY_TO_THE_LAKE)
+                _announce_new_changefeed(config, is_empty=not catalog.namespaces())
         elif (table := catalog.load((namespace(name), CHECKPOINTS.name))) is not None:
             last = newest_checkpoint(AppendOnlyTable(table, CHECKPOINTS).newest().to_pylist())
             topics.refuse_protocol(last, config.changefeed.protocol)

@@ -5,7 +5,8 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TypeAlias, cast
+from importlib.metadata import version
+from typing import TypeAlias, cast, get_args
 
 from applier import wording
 from applier.changefeed.checkpoint import RequestOutcome
@@ -25,7 +26,7 @@ from applier.pipeline.tables.loads import LOADED, LoadRecord
 from applier.runtime import failpoints
 from applier.runtime.logs import logger
 from applier.sink.control.control import Control
-from applier.sink.control.rows import TableRequest, open_requests, request_rows
+from applier.sink.control.rows import Kind, TableRequest, open_requests, request_rows
 from applier.sink.control.tables import REQUESTS
 from applier.sink.iceberg.maintenance import unset_properties
 
@@ -111,6 +112,11 @@ class Requests:
         return outcome
 
     def _done(self, request: TableRequest) -> RequestOutcome:
+        if request.kind not in get_args(Kind):
+            holder = f"applier {version('applier')}, which has the changefeed"
+            what = f"A request of kind {request.kind} is not known to {holder}"
+            way_out = f"end it, and start `applier run -c {self.main.config.path}` of the version that asked"
+            raise ConfigError([f"{what}: {way_out}; then give the command again."])
         moved_names.refuse_unfinished(self.main.state)
         if request.kind == "reload":
             return self._reload()

@@ -49,10 +49,41 @@ _NO_SASL = "this listener takes no log-in by SASL: write SSL or PLAINTEXT to kaf
 _NO_TLS = "the server does not speak TLS there: check http, https and sslmode in the addresses of [catalog]."
 _OPTIONS = "check the kafka.* options under [source.kafka]: names, files, passwords and the log-in."
 _EXPIRED = "the keys of the storage have expired, or it does not know them"
-_SCHEME = "check the scheme of catalog.warehouse and catalog.io-impl: a warehouse on S3 needs S3FileIO."
+_KEYS = (
+    "[catalog] does not open with these keys: correct the one that the sentence speaks of; docs/configuration.md lists "
+    "those that each type needs."
+)
+_SCHEME = (
+    "check the scheme of catalog.warehouse and catalog.io-impl: "
+    "s3:// needs S3FileIO, gs:// GCSFileIO, abfss:// ADLSFileIO."
+)
+_UNRENEWED = (
+    "write a new token to [catalog], as nothing renews it; or, in its place, credential and oauth2-server-uri, with "
+    "which a run gets new ones."
+)
+_NOWHERE = (
+    "there is no REST catalog, or no OAuth2 server, at that address: correct uri and oauth2-server-uri in [catalog]; "
+    "without the latter, tokens come from v1/oauth/tokens below uri."
+)
 
-_RENEWED = ("AWS ExpiredToken", "AWS TokenRefreshRequired", "AWS RequestExpired", "AWS InvalidAccessKeyId")
+_BUNDLE = (
+    'give Spark the jar that is missing, as "spark.jars" or "spark.jars.packages" under [spark]: of a storage '
+    "org.apache.iceberg:iceberg-gcp-bundle for gs://, iceberg-azure-bundle for abfss:// (docs/storage.md); or correct "
+    "the class that [catalog] names."
+)
+_REGION = 'set the region of AWS as "client.region" under [catalog], or in the environment variable AWS_REGION.'
+
+_RENEWED = (
+    "AWS ExpiredToken",
+    "AWS TokenRefreshRequired",
+    "AWS RequestExpired",
+    "AWS InvalidAccessKeyId",
+    "AWS UnrecognizedClient",
+)
 """Codes of a storage that does not take the keys any more: such a failure may pass where something renews them."""
+
+_UNNAMED = "AWS 403"
+"""The answer to a HEAD, which has no code: vended keys that have expired get it as well."""
 
 _AGAIN = ""
 """The failure may pass, so the call is made again."""
@@ -112,14 +143,18 @@ _CODES: dict[System, dict[str, str]] = {
         """,
     },
     "rest": {
-        _RIGHTS: "NotAuthorizedException, ForbiddenException, HTTP 401, HTTP 403",
-        _NAMED: "BadRequestException, UnsupportedFormatVersion, NoSuchWarehouseException, HTTP 400, HTTP 404, HTTP 405",
+        _RIGHTS: """
+            NotAuthorizedException, ForbiddenException, NessieNotAuthorizedException, NessieForbiddenException,
+            HTTP 401, HTTP 403
+        """,
+        _NAMED: "BadRequestException, UnsupportedFormatVersion, NoSuchWarehouseException, HTTP 400, HTTP 405",
+        _NOWHERE: "HTTP 404",
         _AGAIN: "ServiceFailureException, ServiceUnavailableException, CommitStateUnknownException",
     },
     "storage": {
         _RIGHTS: """
             AccessControlException, AccessDeniedException, AuthorizationException, AWS AccessDenied,
-            AWS SignatureDoesNotMatch, AWS 401, AWS 403
+            AWS SignatureDoesNotMatch, AWS InvalidSignature, AWS 401, AWS 403
         """,
         _NAMED: """
             NoSuchBucketException, AWS NoSuchBucket, AWS PermanentRedirect, AWS AuthorizationHeaderMalformed,
@@ -133,7 +168,16 @@ _CODES: dict[System, dict[str, str]] = {
         _MISSING: "DATA_SOURCE_NOT_FOUND",
         _NAMED: "AnalysisException, ExtendedAnalysisException, ParseException",
     },
-    "opening": {_NO_TLS: "SSLException, SQLSTATE 08004", _NAMED: "FileNotFoundException"},
+    "opening": {
+        _NO_TLS: "SSLException, SQLSTATE 08004",
+        _NAMED: "FileNotFoundException, NoSuchNamespaceException",
+        # Later ones may be about a table. Hadoop wraps a host that does not resolve in one, which the deepest decides.
+        _KEYS: "IllegalArgumentException, NumberFormatException, URISyntaxException, ValidationException",
+        # The clients of AWS are built and not asked yet; a network that fails is a cause beneath it.
+        _REGION: "SdkClientException",
+        # Iceberg finds no constructor where a class of the storage is missing that it mentions.
+        _BUNDLE: "NoClassDefFoundError, ClassNotFoundException, NoSuchMethodException",
+    },
 }
 """Per system and hint, the classes and codes, between commas; `_AGAIN` for a failure that may pass."""
 
@@ -234,9 +278,20 @@ def refusal(action: str, chain: Sequence[Cause], systems: Iterable[System]) -> O
     for cause in reversed(chain):
         hint = _hint(cause, wanted)
         if hint is not None:
-            if cause.code.startswith(_RENEWED):
-                return expired(f"{action}: {told(chain)}")
-            return OutsideRefused(f"{action}: {told(chain)}", hint) if hint else None
+            what = f"{action}: {told(chain)}"
+            if cause.code.startswith(_RENEWED) or (KEYS.are_vended and cause.code == _UNNAMED):
+                if cause.kind == "GlueException":
+                    # Its client takes no keys of [catalog]: whatever gave them renews them.
+                    return None
+                KEYS.refusals += 1
+                return expired(what)
+            if cause.kind == "NotAuthorizedException":
+                # The first call logs in: what is refused then is no token that was good before.
+                if KEYS.is_token_renewed and "opening" not in wanted:
+                    KEYS.refused_tokens += 1
+                    return None
+                hint = _UNRENEWED if KEYS.is_token_given else hint
+            return OutsideRefused(what, hint) if hint else None
     return None
 
 

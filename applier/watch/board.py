@@ -7,13 +7,16 @@ import time
 from collections import deque
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from itertools import chain
 from typing import cast
 
 from applier import wording
+from applier.changefeed.table import TableName
 from applier.config.settings import Config
 from applier.errors import ApplierError
 from applier.pipeline.state import State
 from applier.pipeline.step import Pipeline, Step
+from applier.pipeline.tables import kept_tables
 from applier.runtime.logs import Guard
 from applier.runtime.outages import OUTAGES
 from applier.sink.control.control import Control, DeadLetter, SchemaDecision
@@ -21,11 +24,11 @@ from applier.sink.control.rows import last_decisions, newest_first
 from applier.sink.control.tables import DEAD_LETTERS, SCHEMA_CHANGES
 from applier.sink.iceberg.snapshot import Figures
 from applier.sink.write.table_writer import TableWriter
-from applier.watch.compose import Facts, compose, empty
+from applier.watch.compose import Facts, compose, dropped_table, empty
 from applier.watch.history import History
 from applier.watch.metrics import Exposition
 from applier.watch.progress import TableHead, table_progress
-from applier.watch.report import StepProgress, Trouble, View, iso
+from applier.watch.report import DroppedTable, StepProgress, Trouble, View, iso
 
 STEPS = 20
 """Steps whose stages are shown."""
@@ -53,6 +56,8 @@ class Board:
         self._first: dict[tuple[str, ...], int] = {}
         self._known: frozenset[tuple[str, ...]] = frozenset()
         self._cut: Mapping[tuple[str, ...], int] = {}
+        self._kept: Mapping[tuple[str, ...], int] = {}
+        self._dropped: Sequence[DroppedTable] | None = None
         self._steps: deque[StepProgress] = deque(maxlen=STEPS)
         self._decisions: Sequence[SchemaDecision] = ()
         self._letters: Sequence[DeadLetter] = ()
@@ -71,6 +76,10 @@ class Board:
             self._known = frozenset(route.identifier(name) for name in pipeline.state.checkpoint.tables)
             self.metrics.begin(pipeline.state, self.config)
             self._look(pipeline)
+        with self._guard.block():
+            self._dropped = None
+            self._find_aside(pipeline)
+        with self._guard.block():
             self.found = self.view()
 
     def take(self, pipeline: Pipeline, step: Step) -> None:
@@ -109,7 +118,10 @@ class Board:
         places = [(name, route.identifier(name)) for name in sorted(last.tables)]
         # Of a table that is not open nothing is known, and the next step says what is wrong with it.
         tables = [(name, table_progress(name, place, heads.get(place, TableHead()), last)) for name, place in places]
-        facts = Facts(last, tables, decisions, self._letters, steps, is_out=OUTAGES.current is not None)
+        # One whose DROP is not in a checkpoint yet is among the tables.
+        listed, kept = {".".join(place) for _, place in places}, self._dropped
+        dropped = None if kept is None else [it for it in kept if it.iceberg not in listed]
+        facts = Facts(last, tables, decisions, self._letters, steps, dropped, is_out=OUTAGES.current is not None)
         report = compose(self.config, facts, limit, int(now * 1000))
         commits = {".".join(place): self._commits(place, head.figures) for place, head in heads.items() if head.figures}
         return View(report, points, self.phase, OUTAGES.current, now, decisions, commits, is_behind)
@@ -129,6 +141,8 @@ class Board:
                 # All that a table has which was made since, this process committed.
                 self._first.setdefault(place, head.figures.sequence if place in self._known else 0)
         self._cut = cut
+        if self._dropped is not None and pipeline.targets.kept != self._kept:
+            self._take_kept(pipeline)
         self._forget_gone(pipeline.state)
         self._read_control(cast("Control", pipeline.state.control))
 
@@ -144,6 +158,19 @@ class Board:
             None if back is None else Trouble(f"{back.what}.", wording.of_this_changefeed(back.hint, self.config.path))
         )
         return TableHead(figures, writer.known, has_cut, trouble)
+
+    def _find_aside(self, pipeline: Pipeline) -> None:
+        """Find the kept tables that gave their names away before: one listing of each namespace, once for a start."""
+        targets, places = pipeline.targets, _places(pipeline)
+        listings = targets.side_by_side(targets.catalog.list, kept_tables.namespaces(places))
+        targets.kept |= kept_tables.all_aside(chain(*listings), places)
+        self._take_kept(pipeline)
+
+    def _take_kept(self, pipeline: Pipeline) -> None:
+        kept, places = dict(pipeline.targets.kept), _places(pipeline)
+        named = [(kept_tables.upstream(place, places), place, at) for place, at in kept.items()]
+        self._dropped = [dropped_table(name, place, at, self.config) for name, place, at in named if name is not None]
+        self._kept = kept
 
     def _forget_gone(self, state: State) -> None:
         """Forget tables that are gone, once they are as many as those that are there."""
@@ -167,6 +194,11 @@ class Board:
         if written[1] != self._read[1] and (is_due or not self._letters):
             self._letters = newest_first(control.letters(whole=False))
             self._read, self._read_at = (self._read[0], written[1]), now
+
+
+def _places(pipeline: Pipeline) -> dict[tuple[str, ...], TableName]:
+    """The identifier of each table that the changefeed has ever had."""
+    return {pipeline.targets.identifier(name): name for name in pipeline.state.names}
 
 
 def _written(control: Control) -> tuple[int, int]:

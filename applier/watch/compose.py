@@ -18,10 +18,12 @@ from applier.config.settings import Config
 from applier.order.feed_order import ORDERS
 from applier.runtime.figures import counted, span
 from applier.sink.control.rows import DeadLetter, SchemaDecision
+from applier.sink.iceberg.snapshot import Figures
 from applier.watch.progress import explained
 from applier.watch.report import (
     LACKING,
     DdlReport,
+    DroppedTable,
     HolderReport,
     LetterReport,
     Pace,
@@ -50,6 +52,7 @@ class Facts:
         decisions: What became of each DDL, in order of commit ts.
         letters: Dead letters that are not made up for, newest first.
         steps: The newest steps, newest first.
+        dropped: Tables that were dropped upstream and are kept; None where that is not known.
         is_out: Something outside does not answer now.
     """
 
@@ -58,6 +61,7 @@ class Facts:
     decisions: Sequence[SchemaDecision] = ()
     letters: Sequence[DeadLetter] = ()
     steps: Sequence[StepProgress] = ()
+    dropped: Sequence[DroppedTable] | None = None
     is_out: bool = False
 
 
@@ -103,6 +107,9 @@ def compose(
         counts=dict(last.counts),
         steps=tuple(facts.steps),
         tables=tables,
+        dropped=None
+        if facts.dropped is None
+        else tuple(sorted(facts.dropped, key=lambda it: (it.table, it.dropped_ts))),
         partitions=tuple(
             PartitionProgress(*place, reading.next_offset, reading.resolved_ts, iso_of(reading.resolved_ts))
             for place, reading in sorted(last.partitions.items())
@@ -303,6 +310,15 @@ def in_cut(last: Checkpoint, tables: Sequence[TableProgress]) -> dict[tuple[str,
     """Snapshots of the tables that show every row."""
     lacking = {table.iceberg for table in tables if table.state in LACKING}
     return {identifier: head for identifier, head in last.cut.heads.items() if ".".join(identifier) not in lacking}
+
+
+def dropped_table(
+    name: TableName, identifier: tuple[str, ...], dropped_ts: int, config: Config, figures: Figures | None = None
+) -> DroppedTable:
+    """A table that was dropped upstream and is kept, with the figures of its head, where they are known."""
+    way_out = config.ways_out.of_dropped(spark_name([config.catalog.name, *identifier]))
+    size = (figures.rows, figures.files) if figures else (None, None)
+    return DroppedTable(str(name), ".".join(identifier), dropped_ts, iso_of(dropped_ts), way_out, *size)
 
 
 def _cut(catalog: str, snapshots: Mapping[tuple[str, ...], int]) -> Iterator[str]:

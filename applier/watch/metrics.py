@@ -129,6 +129,12 @@ METRICS = (
     Metric("table_last_commit_timestamp_seconds", "gauge", "When its head was committed.", _TABLE, _COMMITTED),
     Metric("table_commits", "counter", "Snapshots that it got, those of maintenance too.", _TABLE, _COMMITTED),
     Metric("table_failures", "counter", "Times that an error parked it.", _TABLE, _BEGUN),
+    Metric(
+        "dropped_tables",
+        "gauge",
+        "Tables that were dropped upstream and are kept.",
+        absent="before the checkpoint is read, and where the catalog does not list its tables",
+    ),
     Metric("ddl_decisions", "counter", "DDL by what became of them.", labels=("decision",)),
     Metric("ddl_refused_pending", "gauge", "Refused DDL whose tables are parked still.", absent=_BEGUN),
     Metric("dead_letters_open", "gauge", "Dead letters that are not made up for.", absent=_BEGUN),
@@ -330,6 +336,8 @@ class Exposition:
         yield "last_heartbeat_timestamp_seconds", (), _unix(holder.seen)
         yield "fresh", (), report.exit_code == 0
         yield "dead_letters_open", (), report.dead_letter_count
+        if report.dropped is not None:
+            yield "dropped_tables", (), len(report.dropped)
         # In offset order the lag is the time since the last sign of life, and no metric.
         if report.resolved_ts is not None and report.lag_seconds is not None:
             yield "resolved_timestamp_seconds", (), unix_ms(report.resolved_ts) / 1000

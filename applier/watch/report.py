@@ -150,6 +150,27 @@ class TableProgress:
 
 
 @dataclass(frozen=True, slots=True)
+class DroppedTable:
+    """A table that was dropped upstream, and whose Iceberg table is kept.
+
+    Attributes:
+        table: What it was upstream.
+        iceberg: Identifier of the Iceberg table, its parts joined by dots.
+        dropped_ts: Commit ts of the DDL that dropped it, and `dropped` its wall clock, ISO 8601.
+        way_out: How it is brought back, renamed or removed.
+        rows: Living rows, by its head's summary, and `files` its data files and delete files; None where not known.
+    """
+
+    table: str
+    iceberg: str
+    dropped_ts: int
+    dropped: str | None
+    way_out: str
+    rows: int | None = None
+    files: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class PartitionProgress:
     """How far one partition is read; its newest resolved ts is None before the first."""
 
@@ -245,6 +266,7 @@ class StatusReport:
         holder: Who holds the changefeed; None before its first applier.
         schema_changes: The newest decisions on DDL, newest first, of `schema_change_count`.
         dead_letters: The newest dead letters, newest first, of `dead_letter_count`.
+        dropped: Tables that were dropped upstream and are kept, by name, those of one name by time; None where unknown.
         cut: Queries that read every table as of `resolved_ts`.
         cut_at: The moment as of which time travel shows every table at `resolved_ts`, ISO 8601; None where not known.
         stale: Why the tables are stale; () for fresh ones.
@@ -264,6 +286,7 @@ class StatusReport:
     steps: tuple[StepProgress, ...] = ()
     explanation: str | None = None
     tables: tuple[TableProgress, ...] = ()
+    dropped: tuple[DroppedTable, ...] | None = None
     partitions: tuple[PartitionProgress, ...] = ()
     schema_changes: tuple[DdlReport, ...] = ()
     schema_change_count: int = 0

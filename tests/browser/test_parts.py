@@ -13,6 +13,7 @@ from selenium.webdriver import Chrome
 from applier.watch.history import Point
 from applier.watch.page.document import write
 from applier.watch.report import StatusReport, TableProgress, View
+from applier.ways_out import WaysOut
 from tests.browser import views
 from tests.browser.conftest import Site, complaints, requests, size, visit
 
@@ -163,6 +164,30 @@ def test_tables_that_need_a_hand_come_first(browser: Chrome, site: Site) -> None
     shown = _text(browser, site, _of(views.report(tables)))
     assert "290 further reasons" in shown
     assert "100 further reasons are in /status.json." in shown
+
+
+def test_dropped_tables_are_shown_with_what_becomes_of_them(browser: Chrome, site: Site) -> None:
+    """Figures that are not known are left empty, no section says that there are none, and what is unknown is said."""
+    shown = _text(browser, site, views.stale())
+    assert "Dropped tables2 kept" in shown
+    assert "shop.stock shop.stock_dropped_470606913415151618" in shown
+    assert "ALTER TABLE lake.shop.ratings RENAME TO NAME" in shown
+    cells = browser.execute_script(
+        "return [...document.querySelectorAll('#dropped td.n')].map((cell) => cell.textContent)"
+    )
+    assert cells == [""] * 4
+    strange = replace(views.dropped("shop.x", "x"), way_out=WaysOut.of_dropped("`my-lake`.shop.`it's`"))
+    _text(browser, site, _of(replace(views.fresh().report, dropped=(strange,))))
+    commands = browser.execute_script(
+        "return [...document.querySelectorAll('#dropped code')].map((it) => it.textContent)"
+    )
+    assert commands == [
+        "ALTER TABLE `my-lake`.shop.`it's` RENAME TO NAME",
+        "DROP TABLE `my-lake`.shop.`it's` PURGE",
+    ]
+    assert "Dropped tables" not in _text(browser, site, views.fresh())
+    unknown = _text(browser, site, _of(replace(views.fresh().report, dropped=None)))
+    assert "Which dropped tables are kept is not known: the catalog did not list its tables." in unknown
 
 
 def test_plots_say_in_words_what_they_show(browser: Chrome, site: Site) -> None:

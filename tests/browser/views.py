@@ -12,6 +12,7 @@ from applier.watch import compose
 from applier.watch.history import Point
 from applier.watch.report import (
     DdlReport,
+    DroppedTable,
     HolderReport,
     LetterReport,
     PartitionProgress,
@@ -81,6 +82,11 @@ def table(name: str, number: int = 0, **given: object) -> TableProgress:
     return replace(known, **given)  # type: ignore[arg-type]
 
 
+def dropped(name: str, place: str) -> DroppedTable:
+    """A table that was dropped upstream and is kept; the process does not know its rows."""
+    return DroppedTable(name, place, 470_606_913_415_151_618, iso(int(NOW * 1000)), WaysOut.of_dropped(f"lake.{place}"))
+
+
 def report(tables: Sequence[TableProgress], lag: float = 0.7, now: float = NOW) -> StatusReport:
     """A report on a changefeed that is held."""
     since, seen = iso(int((now - 9 * 3600) * 1000)), iso(int((now - 0.4) * 1000))
@@ -97,6 +103,7 @@ def report(tables: Sequence[TableProgress], lag: float = 0.7, now: float = NOW) 
         steps=steps(now),
         explanation="Apply takes 70% of the steps' time: commits of rows to tables, 4 a step on average.",
         tables=tuple(tables),
+        dropped=(),
         partitions=tuple(
             PartitionProgress("shop", at, 88_000 + 97 * at, 1, iso(int((now - 0.7 - 0.1 * at) * 1000)))
             for at in range(4)
@@ -219,6 +226,10 @@ def stale() -> View:
         schema_changes=(refused, *found.schema_changes),
         dead_letters=(letter,),
         dead_letter_count=3,
+        dropped=(
+            dropped("shop.stock", "shop.stock_dropped_470606913415151618"),
+            dropped("shop.ratings", "shop.ratings"),
+        ),
         notes=(Trouble("3 messages were set aside as dead letters."),),
     )
     return View(found, points()[:-40], "running", "Kafka at broker-1:9092 does not answer: connection refused.", NOW)
@@ -268,6 +279,7 @@ def hostile() -> View:
         ),
         dead_letters=tuple(LetterReport(name, 0, at, name, 1, found.now) for at, name in enumerate(HOSTILE)),
         dead_letter_count=7,
+        dropped=tuple(dropped(name, bad) for name in HOSTILE),
         partitions=tuple(PartitionProgress(name, 0, 1, None, None) for name in HOSTILE),
     )
     return View(found, points(), "running", bad, NOW)

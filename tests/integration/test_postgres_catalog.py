@@ -17,7 +17,7 @@ from tests.services.certificates import Authority
 from tests.services.postgres import Postgres, postgres
 from tests.spark.world import World
 
-pytestmark = [pytest.mark.spark, pytest.mark.catalog, pytest.mark.soak]
+pytestmark = [pytest.mark.spark, pytest.mark.catalog]
 
 Lake = dict[str, str]
 

@@ -11,7 +11,8 @@ from pyspark.sql import SparkSession
 
 from applier.commands.catalog_reader import open_lake
 from applier.config.settings import CatalogSection
-from applier.errors import OutsideRefused, TransientError
+from applier.errors import OutsideRefused, TableMismatch, TransientError
+from applier.runtime.storage_keys import KEYS as KEPT
 from applier.sink.format.storage import RemoteStorage
 from applier.sink.iceberg.catalog import Catalog
 from applier.sink.iceberg.java import JavaError
@@ -88,7 +89,7 @@ _WRONG: dict[str, tuple[Callable[[RestCatalog, RestCatalog], Lake], str, str]] =
     ),
     "OAuth2 path": (
         lambda one, _: {**one.login, "oauth2-server-uri": f"{one.address}/tokens"},
-        "Unable to process .code: 404",
+        "no OAuth2 server, at that address",
         "knows no catalog there",
     ),
     "https to HTTP": (
@@ -137,6 +138,58 @@ def test_an_oauth2_server_that_is_down_is_an_outage(spark: SparkSession, server:
 
         assert Catalog(spark, name).namespaces() == []
         assert namespaces(lake) == 0
+
+
+def test_a_token_that_is_refused_before_its_time_is_replaced(
+    spark: SparkSession, server: RestCatalog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The call that meets it fails as in an outage, the next one logs in; another table of that name stays another."""
+    monkeypatch.setattr(KEPT, "is_token_renewed", True)
+    catalog = Catalog(spark, in_spark(spark, server.login))
+    columns = pa.schema([pa.field("id", pa.int64())])
+    table, other = (catalog.create(("shop", name), columns) for name in ("a", "b"))
+
+    server.tokens.clear()
+    with pytest.raises(JavaError, match="Not authorized"):
+        table.refresh()
+    table.refresh()
+
+    assert not table.is_stale
+    assert catalog.namespaces() == [("shop",)]
+
+    server.tokens.clear()
+    with pytest.raises(JavaError, match="Not authorized"):
+        other.refresh()
+    catalog.drop(("shop", "b"))
+    catalog.create(("shop", "b"), columns)
+    with pytest.raises(TableMismatch, match="was replaced by another one"):
+        other.refresh()
+
+
+def test_a_gateway_without_an_oauth2_server_ends_at_once(spark: SparkSession, server: RestCatalog) -> None:
+    """Its answer is a page, where an OAuth2 server knows errors of its own."""
+    server.out["/v1/oauth"] = 404
+
+    with pytest.raises(OutsideRefused, match="no OAuth2 server, at that address"):
+        Catalog(spark, in_spark(spark, server.login))
+
+
+def test_a_gateway_whose_catalog_starts_again_is_an_outage(spark: SparkSession, server: RestCatalog) -> None:
+    """Its answer shows no table to be gone: a table of that name would be made anew, or set aside as dropped."""
+    catalog = Catalog(spark, in_spark(spark, server.login))
+    table = catalog.create(("shop", "a"), pa.schema([pa.field("id", pa.int64())]))
+    questions = (lambda: catalog.load(table.identifier), table.refresh, lambda: catalog.list(("shop",)))
+
+    server.out["/v1/namespaces"] = 404
+
+    for ask in questions:
+        with pytest.raises(JavaError, match="does not answer|404"):
+            ask()
+
+    server.out.clear()
+    for ask in questions:
+        ask()
+    assert catalog.load(("shop", "b")) is None
 
 
 @pytest.mark.s3

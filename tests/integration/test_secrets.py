@@ -128,7 +128,20 @@ class Hops:
             },
         }
 
-    def files(self) -> Iterator[tuple[str, bytes]]:
+    def look_at_files(self, watch: SecretWatch) -> list[str]:
+        """Look into what the run left behind; returns the names."""
+        names = []
+        for name, content in self._files():
+            watch.look_into(content, f"the file {name}")
+            names.append(name)
+        return names
+
+    def plant(self, secret: str) -> None:
+        """Leave a secret in the lake and in a file of the run."""
+        self.s3.client().put_object(Bucket=self.bucket, Key="lake/planted", Body=secret.encode())
+        (self.temporary / "planted").write_text(secret, encoding="utf-8")
+
+    def _files(self) -> Iterator[tuple[str, bytes]]:
         """What the run left behind: objects of the lake, and files but for those that were given."""
         client = self.s3.client()
         for key in self.s3.keys(self.bucket):
@@ -225,6 +238,7 @@ def test_no_secret_is_shown(hops: Hops) -> None:
     assert ended.code == 0, ended.everything[-3000:]
     assert {request.authorization for request in hops.registry.requests} == {f"Bearer {SECRETS['registry']}"}
     assert f"/v1/traces Bearer {SECRETS['traces']}" in hops.sink.taken
+    assert f"/hook/{SECRETS['webhook-url']} Bearer {SECRETS['webhook-header']}" in hops.sink.taken
     assert any("org.apache.spark.deploy.SparkSubmit" in command for command in watch.commands)
     assert {"the page /", "the page /status.json", "the page /metrics", "a command line"} <= watch.places
     shown = subprocess.run(
@@ -234,12 +248,12 @@ def test_no_secret_is_shown(hops: Hops) -> None:
     )
     assert json.loads(shown.stdout)["changefeed"] == "secrets", shown.stderr
     watch.look(shown.stdout + shown.stderr, "status --json")
-    names = set()
-    for name, content in hops.files():
-        watch.look_into(content, f"the file {name}")
-        names.add(name.rpartition(".")[2])
+    names = {name.rpartition(".")[2] for name in hops.look_at_files(watch)}
     assert {"json", "avro", "parquet", "db", "log"} <= names
     assert sorted(watch.found) == []
+    hops.plant(SECRETS["kafka"])
+    hops.look_at_files(watch)
+    assert sorted(watch.found) == ["kafka in the file lake/planted", "kafka in the file planted"]
 
 
 _NOWHERE = "127.0.0.1:1"
@@ -274,8 +288,7 @@ def test_no_secret_is_shown_where_a_hop_fails(hops: Hops, fault: str) -> None:
     ended = _watched(hops, watch, *(["--once"] if command == "run" else []), command=command)
 
     assert ended.code in ((0,) if fault in ("webhook", "traces") else (2, 3)), ended.everything[-3000:]
-    for name, content in hops.files():
-        watch.look_into(content, f"the file {name}")
+    hops.look_at_files(watch)
     assert sorted(watch.found) == [], ended.everything[-3000:]
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import subprocess
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
@@ -21,7 +22,17 @@ from tests.integration.test_kafka_source import produce
 from tests.integration.test_systems import configured, told
 from tests.recovery.process import Applier, once
 from tests.replay import Replay, differences, replay
-from tests.services.secured_kafka import PASSWORDS, SecuredBroker, as_pkcs12, login, secured_broker
+from tests.services.certificates import STORE_PASSWORD
+from tests.services.secured_kafka import (
+    PASSWORDS,
+    SecuredBroker,
+    as_jks,
+    as_pkcs12,
+    login,
+    secured_broker,
+    with_locked_key,
+    with_older_lock,
+)
 
 pytestmark = pytest.mark.kafka
 
@@ -74,6 +85,9 @@ WAYS: dict[str, tuple[str, Way]] = {
     "SCRAM": ("LOGIN", lambda it: it.trusting() | BOB),
     "PEM": ("MUTUAL", lambda it: it.trusting() | it.certified("client")),
     "PKCS12": ("MUTUAL", lambda it: it.trusting() | as_pkcs12(it.certified("client"))),
+    "JKS": ("MUTUAL", lambda it: as_jks(it.trusting() | it.certified("client"))),
+    "an encrypted key": ("MUTUAL", lambda it: it.trusting() | with_older_lock(it.certified("client"), STORE_PASSWORD)),
+    "SCRAM without TLS": ("OPEN", lambda _: BOB | {"kafka.security.protocol": "SASL_PLAINTEXT"}),
 }
 """Each way in that is right: the listener, and the options of the client."""
 
@@ -122,6 +136,43 @@ WRONG: dict[str, tuple[str, Way, str, str]] = {
         OPTIONS,
     ),
     "an expired server": ("OLD", SecuredBroker.trusting, "NotAfter: ", DATES),
+    "a server of another host": ("OTHER", SecuredBroker.trusting, "No subject alternative names matching IP", TRUST),
+    "TLS where the log-in has none": (
+        "OPEN",
+        lambda it: it.trusting() | BOB,
+        f"{TAKES} SASL_SSL: this listener takes plain text, and a log-in by SASL.",
+        PROTOCOL + '"SASL_PLAINTEXT"',
+    ),
+    "a password without TLS": (
+        "OPEN",
+        lambda _: login("SCRAM-SHA-512", "bob", "wrong-secret") | {"kafka.security.protocol": "SASL_PLAINTEXT"},
+        "invalid credentials with SASL mechanism SCRAM-SHA-512",
+        LOGIN,
+    ),
+    "a key without its password": (
+        "MUTUAL",
+        lambda it: it.trusting() | with_older_lock(it.certified("client")),
+        "client.locked.pem is encrypted.",
+        "Hint: write its password as kafka.ssl.key.password.",
+    ),
+    "a key with another password": (
+        "MUTUAL",
+        lambda it: it.trusting() | with_older_lock(it.certified("client"), "wrong-secret"),
+        "a bad key is used during decryption",
+        OPTIONS,
+    ),
+    "a key that OpenSSL encrypted": (
+        "MUTUAL",
+        lambda it: it.trusting() | with_locked_key(it.certified("client"), STORE_PASSWORD),
+        "client.locked.pem, whose encryption is PBES2.",
+        "Hint: convert it by `openssl pkcs12 -export -in ",
+    ),
+    "an authority as PEM without its type": (
+        "TLS",
+        lambda it: it.trusting() | {"kafka.ssl.truststore.type": "JKS"},
+        "trusted.pem of kafka.ssl.truststore.location is PEM.",
+        'Hint: write "kafka.ssl.truststore.type" = "PEM".',
+    ),
     "no certificate": ("MUTUAL", SecuredBroker.trusting, ALERT, KEY_STORE),
     "a foreign certificate": (
         "MUTUAL",
@@ -182,6 +233,39 @@ def test_a_wrong_way_in_ends_with_its_reason_before_spark(secured: SecuredBroker
     assert "secret" not in sentence
 
 
+def test_the_way_out_of_a_key_that_openssl_encrypted(secured: SecuredBroker, tmp_path: Path) -> None:
+    """The command of the hint makes a store that the client reads."""
+    locked = with_locked_key(secured.certified("client"), STORE_PASSWORD)
+    with pytest.raises(OutsideRefused) as raised:
+        refuse(client(tmp_path, secured.at("MUTUAL"), secured.trusting() | locked))
+    [command] = re.findall("`(openssl [^`]*)`", str(raised.value))
+    answers = ["-passin", f"pass:{STORE_PASSWORD}", "-passout", f"pass:{STORE_PASSWORD}"]
+
+    subprocess.run([*command.split(), *answers], check=True, capture_output=True)
+
+    assert read(client(tmp_path, secured.at("MUTUAL"), secured.trusting() | as_pkcs12(locked))) > 0
+
+
+def test_a_pattern_finds_what_the_user_may_describe(secured: SecuredBroker, tmp_path: Path) -> None:
+    """Other topics are as good as not there; where there is none, `check` and `run` end as for a topic by name."""
+    secured.create_topic("secured-hidden")
+    found = feed(secured, tmp_path, "PEM")
+    kafka = found.raw["source"]["kafka"]
+    del kafka["topics"]
+    kafka["topic_pattern"] = "secured-.*"
+
+    with topics_alone(settings.parse(found.raw), 60) as topics:
+        assert {place.topic for place in topics.bounds()} == {TOPIC}
+    kafka |= secured.certified("unknown")
+    [(_, verdict, result)] = told(settings.parse(found.raw))
+    ran = once(found.raw, tmp_path)
+
+    assert (verdict, result) == ("does not fit", "No topic of Kafka matches secured-.*.")
+    assert ran.code == 3, ran.everything
+    assert f"{result} Hint: check source.kafka.topic_pattern, and that this user has the right Describe" in ran.said
+    assert "Spark is started" not in {event["event"] for event in ran.events}
+
+
 def feed(secured: SecuredBroker, folder: Path, way: str) -> Replay:
     """The recording by one of `WAYS`, into a catalog of its own."""
     lake = {"type": "jdbc", "uri": f"jdbc:sqlite:{folder}/catalog.db", "warehouse": f"{folder}/tables"}
@@ -229,6 +313,8 @@ def test_a_command_refuses_a_wrong_way_in(secured: SecuredBroker, tmp_path: Path
     raw = found.raw | {"source": {"kafka": kafka | login("PLAIN", "alice", "wrong-secret")}}
     denied = once(raw, tmp_path)
     checked = Applier(raw, tmp_path, command="check").wait()
+    server = {"kafka.bootstrap.servers": secured.at("OTHER"), **secured.trusting()}
+    other = once(found.raw | {"source": {"kafka": {"topics": [TOPIC], **server}}}, tmp_path)
     [(_, verdict, result)] = told(settings.parse(raw))
 
     sentence = "source.kafka.kafka.sasl.mechanism: must be PLAIN with the PlainLoginModule of kafka.sasl.jaas.config."
@@ -236,5 +322,8 @@ def test_a_command_refuses_a_wrong_way_in(secured: SecuredBroker, tmp_path: Path
     assert re.search(rf"applier\.toml:\d+: {re.escape(sentence)}", wrong.everything)
     assert (denied.code, checked.code) == (3, 1), checked.everything
     assert "Authentication failed: Invalid username or password" in denied.everything
+    assert other.code == 3
+    assert "No subject alternative names matching IP address 127.0.0.1 found" in other.everything
+    assert "Spark is started" not in {event["event"] for event in (*denied.events, *other.events)}
     assert verdict == "does not fit"
     assert "Authentication failed: Invalid username or password" in result

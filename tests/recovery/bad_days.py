@@ -15,7 +15,7 @@ from pyiceberg.catalog import Catalog, load_catalog
 from pyiceberg.exceptions import NoSuchTableError
 from pyiceberg.table import Table
 
-from applier.commands.catalog_reader import open_lake
+from applier.commands.catalog_reader import catalog_properties, open_lake
 from applier.commands.control_reader import ControlView
 from applier.commands.status.command import status
 from applier.config import settings
@@ -208,6 +208,8 @@ class BadDays:
 
     def _catalog(self) -> Catalog:
         lake = self.config["catalog"]
+        if lake["type"] == "rest":
+            return load_catalog(**catalog_properties(settings.parse(self.config).catalog))
         own = {key: value for key, value in lake.items() if key.startswith(("s3.", "client."))}
         uri = f"sqlite:///{self.folder}/catalog.db"
         return load_catalog("lake", type="sql", uri=uri, warehouse=lake["warehouse"], **own)

@@ -37,11 +37,15 @@ class Authority:
         """Its own certificate, as PEM."""
         return self.folder / f"{self.name}.pem"
 
-    def issue(self, name: str, *, expired: bool = False) -> Path:
-        """A key and a certificate for CN=`name` and 127.0.0.1, in one file of PEM; beside it the same as `.p12`."""
+    def issue(self, name: str, *, expired: bool = False, host: str = "127.0.0.1") -> Path:
+        """A key and a certificate for CN=`name` and an IP address, in one file of PEM.
+
+        Beside it is the same as `.p12`, and as `.locked.pem`, whose key is encrypted as OpenSSL does it; the password
+        of both is `STORE_PASSWORD`.
+        """
         key = ec.generate_private_key(ec.SECP256R1())
         end = datetime.now(UTC) + (-_DAY if expired else _DAY)
-        here = x509.SubjectAlternativeName([x509.IPAddress(ipaddress.ip_address("127.0.0.1"))])
+        here = x509.SubjectAlternativeName([x509.IPAddress(ipaddress.ip_address(host))])
         unsigned = _unsigned(name, self.certificate.subject, key, end).add_extension(here, critical=False)
         certificate = unsigned.sign(self.key, hashes.SHA256())
         lock = serialization.BestAvailableEncryption(STORE_PASSWORD.encode())
@@ -49,7 +53,9 @@ class Authority:
         file.with_suffix(".p12").write_bytes(
             pkcs12.serialize_key_and_certificates(name.encode(), key, certificate, [self.certificate], lock)
         )
-        file.write_bytes(_pem(key) + certificate.public_bytes(serialization.Encoding.PEM))
+        shown = certificate.public_bytes(serialization.Encoding.PEM)
+        file.with_suffix(".locked.pem").write_bytes(_pem(key, lock) + shown)
+        file.write_bytes(_pem(key, serialization.NoEncryption()) + shown)
         return file
 
 
@@ -80,7 +86,5 @@ def _named(name: str) -> x509.Name:
     return x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, name)])
 
 
-def _pem(key: ec.EllipticCurvePrivateKey) -> bytes:
-    return key.private_bytes(
-        serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
-    )
+def _pem(key: ec.EllipticCurvePrivateKey, lock: serialization.KeySerializationEncryption) -> bytes:
+    return key.private_bytes(serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, lock)

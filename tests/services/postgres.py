@@ -20,7 +20,7 @@ from tests.services.process import free_ports
 
 USER, PASSWORD, DATABASE = "applier", "s3cret/p@ss", "lake"
 
-_NEEDED = "PostgreSQL is not installed here: apt-get install postgresql, and pip install 'applier[postgres]'."
+_NEEDED = "PostgreSQL is not installed here: apt-get install postgresql."
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +53,6 @@ class Postgres:
 
 def _programs() -> Path:
     """The folder of its programs; Debian has it on no path."""
-    pytest.importorskip("psycopg2", reason=_NEEDED)
     found = shutil.which("initdb") or next(map(str, sorted(Path("/usr/lib/postgresql").glob("*/bin/initdb"))), "")
     if not found:
         pytest.skip(_NEEDED)

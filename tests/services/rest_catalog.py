@@ -8,10 +8,12 @@ from __future__ import annotations
 import json
 import ssl
 import threading
+import time
 import uuid
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import dataclass
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from types import SimpleNamespace
@@ -92,7 +94,7 @@ class RestCatalog(ThreadingHTTPServer):
         vend: Makes the storage credentials of a table. None for a catalog that gives none.
         vends_in: The place of them in an answer: `config` or `storage-credentials`.
         defaults: Properties that it gives every client.
-        out: Statuses that it answers to paths that begin so, instead of all else.
+        out: Statuses that it answers to paths that begin so, instead of all else; 404 as a gateway does, in HTML.
         asked: Requests so far, by method and kind of path.
     """
 
@@ -114,9 +116,11 @@ class RestCatalog(ThreadingHTTPServer):
 
     def finish_request(self, request: Any, client_address: Any) -> None:
         """Speak TLS in the thread of the client, which may not."""
-        if self.context is not None:
-            request = self.context.wrap_socket(request, server_side=True)
-        super().finish_request(request, client_address)
+        if self.context is None:
+            super().finish_request(request, client_address)
+            return
+        with self.context.wrap_socket(request, server_side=True) as secured:
+            super().finish_request(cast("Any", secured), client_address)
 
     def handle_error(self, request: Any, client_address: Any) -> None:
         """A client that trusts nobody leaves."""
@@ -158,6 +162,43 @@ class _Refused(Exception):
         self.status, self.kind = status, kind
 
 
+class _Gateway(Exception):
+    """An answer that is none of the catalog."""
+
+
+@dataclass(slots=True)
+class VendedKeys:
+    """The keys that a catalog gives, as `RestCatalog.vend`, until a test lets them expire.
+
+    Args:
+        refused: The keys that the storage does not take, with what it answers: `FaultyStorage.refused`.
+        seconds: The life that the catalog promises; None for one that says nothing of it.
+    """
+
+    refused: dict[str, str]
+    seconds: float | None = None
+    _number: int = 1
+
+    def __call__(self) -> dict[str, str]:
+        """The keys of now."""
+        said = {} if self.seconds is None else {"s3.session-token-expires-at-ms": str(_ms_in(self.seconds))}
+        given = {"s3.access-key-id": self._name, "s3.secret-access-key": "secret", "s3.session-token": "of the table"}
+        return given | said
+
+    def expire(self, answer: str) -> None:
+        """Let the storage refuse the keys of now, and give others from now on."""
+        self.refused[self._name] = answer
+        self._number += 1
+
+    @property
+    def _name(self) -> str:
+        return f"VENDED{self._number}"
+
+
+def _ms_in(seconds: float) -> int:
+    return int((time.time() + seconds) * 1000)
+
+
 class _Handler(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
     server: RestCatalog
@@ -173,6 +214,9 @@ class _Handler(BaseHTTPRequestHandler):
             self._refuse(url.path, [version, *parts])
             with self.server.lock:
                 status, answer = self._answer(parts, parse_qs(url.query), body)
+        except _Gateway:
+            self.send_error(404)
+            return
         except _Refused as error:
             status, answer = error.status, _error(error.status, error.kind, str(error))
             if parts[:1] == ["oauth"] and error.kind == "invalid_client":
@@ -194,6 +238,8 @@ class _Handler(BaseHTTPRequestHandler):
     def _refuse(self, path: str, parts: list[str]) -> None:
         """Raise for a path that is out of order or is none, and for a client that is not known."""
         for start, status in self.server.out.items():
+            if path.startswith(start) and status == 404:
+                raise _Gateway
             if path.startswith(start):
                 raise _Refused(status, "ServiceUnavailableException", "it is out of order")
         if parts[0] != "v1" or parts[1] not in ("config", "oauth", "namespaces", "tables"):

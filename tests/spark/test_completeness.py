@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +16,7 @@ from applier.commands.adopt import adopt
 from applier.errors import ConfigError, TableIncomplete, TableMismatch, TerminalError
 from applier.pipeline.state import State
 from applier.sink.iceberg.catalog import Catalog
+from applier.watch.board import Board
 from applier.ways_out import WaysOut
 from tests.few import few
 from tests.spark.test_paths import export
@@ -204,6 +207,13 @@ def test_a_name_that_a_parked_table_had_is_free_for_a_new_one(make: Make) -> Non
 
     assert (world.table("a").state, world.in_cut()) == ("in step", {"a"})
     assert world.keys("a") == {9}
+    (kept,) = world.status().dropped or ()
+    assert (kept.table, kept.rows) == ("shop.a", 2)
+    rename, remove = re.findall("`(.*?)`", kept.way_out)
+    world.spark.sql(rename.replace("NAME", "mine"))
+    assert (world.keys("mine"), world.status().dropped) == ({1, 2}, ())
+    world.spark.sql(remove.replace(kept.iceberg.rpartition(".")[2], "mine"))
+    assert Catalog(world.spark, "lake").load((f"{world.name}__shop", "mine")) is None
 
 
 def test_a_table_that_is_taken_in_late_is_read_from_its_create(make: Make) -> None:
@@ -341,10 +351,17 @@ def test_a_table_that_comes_back_lacks_what_it_lacked(make: Make) -> None:
     world.put("c", 1)
     world.resolve()
     world.run(incomplete="allow")
-    for table in ("a", "c"):
-        world.ddl(f"DROP TABLE {table}", table)
+    at = {table: world.ddl(f"DROP TABLE {table}", table) for table in ("a", "c")}
     world.resolve()
     world.run()
+    assert {(it.table, it.dropped_ts) for it in world.status().dropped or ()} == {
+        (f"shop.{table}", ts) for table, ts in at.items()
+    }
+    with world.applier() as pipeline:
+        board = Board(world.config)
+        board.begin(pipeline)
+        own = board.view().report.dropped
+    assert [replace(it, rows=1, files=1) for it in own or ()] == [*(world.status().dropped or ())]
     for table in ("a", "c"):
         world.ddl(f"RECOVER TABLE {table}", table)
     world.resolve()
@@ -352,6 +369,7 @@ def test_a_table_that_comes_back_lacks_what_it_lacked(make: Make) -> None:
     world.run()
 
     assert (world.table("a").state, world.table("c").state) == ("incomplete", "in step")
+    assert world.status().dropped == ()
 
 
 def test_a_step_that_failed_leaves_the_state_of_tables_as_it_was(make: Make, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -48,11 +48,36 @@ def test_the_newest_dropped_table_of_a_name_comes_back(start: Start) -> None:
         applier.insert("d", (number,))
         if number < 3:
             applier.ddl("DROP TABLE d")
+            applier.checkpoint()
+    first, second = sorted(applier.targets.kept)
+    assert {at[-1].rpartition("_")[0] for at in (first, second)} == {"d_dropped"}
 
     applier.ddl("FLASHBACK TABLE d TO back")
 
     assert applier.rows("back") == [(2,)]
     assert applier.rows("d") == [(3,)]
+    assert [*applier.targets.kept] == [first]
+
+
+def test_what_a_dropped_database_and_a_rename_out_leave_is_known(start: Start) -> None:
+    """As long as no other table is made of it, and by its own mark after a restart."""
+    applier = start(include=["*.*", "!*.out"])
+    for name in ("e", "f"):
+        applier.ddl(f"CREATE TABLE {name} (id INT PRIMARY KEY)")
+    applier.ddl("RENAME TABLE e TO out")
+    renamed = applier.clock
+    applier.ddl(f"DROP DATABASE {applier.database}")
+    kept = {(applier.database, "e"): renamed, (applier.database, "f"): applier.clock}
+    assert applier.targets.kept == kept
+
+    applier.checkpoint()
+    applier.restart()
+
+    applier.targets.restore(applier.state.names, applier.state.checkpoint)
+    assert applier.targets.kept == kept
+    applier.ddl("CREATE TABLE f (id INT PRIMARY KEY)")
+    aside = (applier.database, f"f_dropped_{kept[applier.database, 'f']}")
+    assert applier.targets.kept == {(applier.database, "e"): renamed, aside: kept[applier.database, "f"]}
 
 
 def test_a_table_comes_back_after_a_crash_before_its_new_name(start: Start, monkeypatch: pytest.MonkeyPatch) -> None:

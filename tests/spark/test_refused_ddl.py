@@ -75,6 +75,7 @@ def test_the_printed_command_lets_the_statement_pass(policy: str, make: Make) ->
     if policy == "stop":
         said = world.obey(f"applier run -c {world.path} --once --take-over", code=3)
         command = skip_printed(said, world.path)
+        assert f"--filter 'shop.a' -o DIR` and run `applier load -c {world.path} --from DIR --tables 'shop.a'`" in said
         assert world.keys("z") == {1}
     else:
         world.start()

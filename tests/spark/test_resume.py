@@ -681,7 +681,7 @@ def test_a_table_that_was_restored_from_a_backup_stays_parked_until_it_is_rebuil
     assert table is not None
     former = [str(item.file()) for item in table.java.items(table.handle.operations().current().previousFiles())]
     catalog.drop(identifier)
-    catalog._handle.registerTable(catalog._table(identifier), former[0 if oldest else -2])
+    catalog.handle.registerTable(catalog._table(identifier), former[0 if oldest else -2])
     world.put("b", 3)
     world.resolve()
 

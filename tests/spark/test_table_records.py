@@ -453,7 +453,7 @@ def test_a_table_that_lacks_what_the_audit_says_is_parked_once_checkpoints_are_l
     world.run()
     lake.drop(place)
     if not is_gone:
-        lake._handle.registerTable(lake._table(place), file)
+        lake.handle.registerTable(lake._table(place), file)
     lose(lake, world, "checkpoints")
 
     world.run()

@@ -99,6 +99,8 @@ def test_a_held_changefeed_is_refused_before_spark_starts(
     def refuse(*_: object, **__: object) -> NoReturn:
         raise CheckpointConflict("Held.")
 
+    announced: list[str] = []
+    monkeypatch.setattr("applier.runtime.logs.announce", announced.append)
     monkeypatch.setattr(before_spark, "refuse", refuse)
     monkeypatch.setattr(sys, "argv", ["applier", *arguments, "--why", "x", "-c", config])
 
@@ -106,6 +108,7 @@ def test_a_held_changefeed_is_refused_before_spark_starts(
         cli.main()
 
     assert (ended.value.code, capsys.readouterr().err.splitlines()[-1]) == (3, "Held.")
+    assert announced == []
 
 
 @pytest.mark.parametrize(

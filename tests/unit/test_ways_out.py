@@ -103,6 +103,18 @@ def test_a_name_that_a_shell_would_part_is_one_filter() -> None:
     assert not TableFilter([rule]).admits(TableName("a b", "c'd.x"))
 
 
+@pytest.mark.parametrize("hint", [RELOAD, BY_HAND, "load it, with `applier load -c FILE --from DIR --tables TABLE`."])
+def test_the_hint_of_an_error_asks_for_no_export_where_a_tidb_is_named(hint: str) -> None:
+    """It names the table and the file, and begins with what has to be changed first."""
+    by_sql, by_files = (ways.of_error(f"Let the column in. {hint}", ORDERS) for ways in (ASKS, BY_FILES))
+
+    assert by_sql.startswith("Let the column in. ")
+    assert "`applier load -c applier.toml --tables 'shop.orders'`" in by_sql
+    assert not re.search("tiup|export|DIR|TABLE|FILE", by_sql)
+    assert "`applier load -c applier.toml --from DIR --tables 'shop.orders'`" in by_files
+    assert not re.search("TABLE|FILE", by_files)
+
+
 @pytest.mark.parametrize("hint", [RELOAD, BY_HAND])
 def test_a_load_is_nothing_to_change(hint: str) -> None:
     """What is left of a hint is what makes a resume possible."""

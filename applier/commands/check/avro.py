@@ -10,7 +10,7 @@ from typing import Any
 from applier.changefeed.table import Column, Index, TableName, TableVersion, fold
 from applier.commands.check.ddl import refuse_unknown
 from applier.commands.check.registry_side import Registered, RegistrySubjects, Subject, partner
-from applier.commands.check.report import RegistryAnswer, hints
+from applier.commands.check.report import RegistryAnswer
 from applier.commands.check.ticdc_avro import AvroForm, extension, key_schema, value_schema
 from applier.ddl.actions import (
     Action,
@@ -110,7 +110,8 @@ class Registrations:
                 yield self._ask(partner(subject), key_schema(after.name, columns, form, kept))
         except IncompatibleSchema as error:
             level = known.level if known else ""
-            yield RegistryAnswer(subject, level, "refused", rules=(error.what,), ways_out=hints(error))
+            ways_out = (error.hint,) if error.hint else ()
+            yield RegistryAnswer(subject, level, "refused", rules=(error.what,), ways_out=ways_out)
 
     def _ask(self, subject: str, text: str) -> RegistryAnswer:
         try:

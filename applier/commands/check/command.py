@@ -18,6 +18,7 @@ from applier.commands.check.inputs import Sides
 from applier.commands.check.registry_side import reported
 from applier.commands.check.report import Report, TableReport
 from applier.commands.check.systems import Systems
+from applier.commands.check.unmatched import unmatched
 from applier.commands.init.look import Findings
 from applier.config.readers import unreadable
 from applier.config.settings import Config
@@ -113,8 +114,17 @@ def _warnings(sides: Sides, findings: Findings) -> Iterator[str]:
             "unsigned numbers: `applier run` parks the table unless a CREATE TABLE shows it, in the feed or in the "
             "folder [upstream] schemas."
         )
+    yield from unmatched(sides.config.tables, _seen(sides, findings))
     if not capabilities.exact_decimals:
         yield "Decimals pass through a double on the wire: digits beyond the 15th are lost."
+
+
+def _seen(sides: Sides, findings: Findings) -> dict[TableName, tuple[str, ...]]:
+    """The tables that messages, registry and control tables show, with their columns as far as they are known."""
+    seen = dict.fromkeys(sorted({*findings.tables, *findings.made}), ()) | dict(findings.columns)
+    for versions in (sides.replicas.known if sides.replicas else {}, sides.registered()):
+        seen |= {name: tuple(column.name for column in version.columns) for name, version in versions.items()}
+    return seen
 
 
 def _left_open(sides: Sides, findings: Findings) -> set[TableName]:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from applier import wording
 from applier.changefeed.table import TableName, TableVersion, fold
 from applier.commands.check.iceberg_side import Replicas
 from applier.commands.check.report import TableAnswer, TableOutcome
@@ -231,6 +230,6 @@ class _Group:
         self, name: TableName, outcome: TableOutcome, step: str = "", reason: str = "", hint: str = ""
     ) -> TableAnswer:
         iceberg, known_from = ".".join(self.replicas.identifier(name)), self.known_from.get(name, "")
-        hint = wording.of_this_table(hint, name, self.replicas.config.path)
+        hint = self.replicas.config.ways_out.of_error(hint, name)
         steps, reasons, hints = ((text,) if text else () for text in (step, reason, hint))
         return TableAnswer(str(name), iceberg, outcome, known_from, steps, reasons, hints)

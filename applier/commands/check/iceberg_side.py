@@ -11,7 +11,7 @@ import pyarrow as pa
 from applier.changefeed.table import Column, ColumnType, TableName, TableVersion
 from applier.changefeed.types import column_arrow_type
 from applier.commands.catalog_reader import Lake, LakeTable
-from applier.commands.check.report import ColumnReport, TableAnswer, TableOutcome, TableReport, hints
+from applier.commands.check.report import ColumnReport, TableAnswer, TableOutcome, TableReport
 from applier.commands.control_reader import ControlView
 from applier.config.settings import Config
 from applier.ddl.actions import Action
@@ -111,7 +111,7 @@ class Replicas:
         try:
             table = self.table(version.name)
         except TableMismatch as error:
-            return replace(misfit, reasons=(error.what,), ways_out=hints(error))
+            return replace(misfit, reasons=(error.what,), ways_out=self._ways_out(version.name, [error.hint]))
         if table is None:
             made = columns_of_new(version, omit=self.config.type_rules.virtual_columns == "omit")
             columns = tuple(self._column(version, column, None) for column in made)
@@ -212,16 +212,20 @@ class Replicas:
         refusals += () if asked else doubts
         if refusals:
             reasons = tuple(refusal.reason for refusal in refusals)
-            ways_out = tuple(dict.fromkeys(refusal.hint for refusal in refusals))
+            ways_out = self._ways_out(before.name, [refusal.hint for refusal in refusals])
             return replace(answer, outcome="refused", steps=steps, reasons=reasons, ways_out=ways_out)
         asks = tuple(f"{doubt.reason} `run` asks the TiDB of upstream.url." for doubt in asked)
         return self._fitted(replace(answer, steps=steps, reasons=asks), evolution, after, table)
+
+    def _ways_out(self, name: TableName, hints: Iterable[str]) -> tuple[str, ...]:
+        return tuple(self.config.ways_out.of_error(hint, name) for hint in dict.fromkeys(hints) if hint)
 
     def _fitted(self, answer: TableAnswer, evolution: Evolution, after: TableVersion, table: LakeTable) -> TableAnswer:
         try:
             later = replace(table, schema=evolution.predicted(table.schema))
         except TableMismatch as error:
-            return replace(answer, outcome="refused", reasons=(error.what,), ways_out=hints(error))
+            ways_out = self._ways_out(after.name, [error.hint])
+            return replace(answer, outcome="refused", reasons=(error.what,), ways_out=ways_out)
         if bad := _reasons(self._columns(after, later)):
             return replace(answer, outcome="refused", reasons=bad, ways_out=(_TYPES_HINT,))
         if not evolution.steps:

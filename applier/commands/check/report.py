@@ -8,7 +8,6 @@ from dataclasses import asdict, dataclass
 from typing import Literal, TypeAlias
 
 from applier.config.protocols import Capabilities
-from applier.errors import ApplierError
 
 Verdict: TypeAlias = Literal["fits", "does not fit", "cannot tell"]
 """`fits`: nothing stops. `does not fit`: TiCDC or the applier stops. `cannot tell`: something did not answer."""
@@ -188,8 +187,3 @@ class Report:
 def worst(verdicts: Iterable[Verdict]) -> Verdict:
     """The verdict that decides: `does not fit`, then `cannot tell`, then `fits`."""
     return max(verdicts, key=_WORST.index, default="fits")
-
-
-def hints(error: ApplierError) -> tuple[str, ...]:
-    """The way out that an error names, if it does."""
-    return (error.hint,) if error.hint else ()

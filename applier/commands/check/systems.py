@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TypeAlias
 
 from applier.changefeed.message import TopicPartition
 from applier.changefeed.window import OffsetRange
+from applier.commands.before_spark import refuse_no_topic
 from applier.commands.catalog_reader import catalog_properties, open_lake
 from applier.commands.check.report import SystemAnswer, Verdict
 from applier.commands.control_reader import ControlView, newest_checkpoint
@@ -25,7 +27,7 @@ from applier.decode.dump.export import Export
 from applier.decode.registry.client import SchemaRegistry
 from applier.decode.tidb.tidb_export import TidbExport
 from applier.decode.values.dates import NAMELESS_HINT
-from applier.errors import ApplierError, ConfigError, DecodeError, OutsideRefused, SourceLost, TransientError
+from applier.errors import ApplierError, ConfigError, DecodeError, OutsideRefused, TransientError
 from applier.pipeline.first_look import lost_catalog, new_lake
 from applier.runtime.figures import counted
 from applier.runtime.jvm import jars, java_home
@@ -132,10 +134,7 @@ def _kafka(config: Config, found: Systems) -> Parts:
 
 def _topics(topics: KafkaTopics | Source, config: Config, bounds: dict[TopicPartition, OffsetRange]) -> str:
     bounds.update(topics.bounds())
-    kafka = config.source.kafka
-    if not bounds and kafka is not None:
-        hint = "check source.kafka.topic_pattern; TiCDC makes topics when the changefeed starts."
-        raise SourceLost(f"No topic of Kafka matches {kafka.topic_pattern}.", hint)
+    refuse_no_topic(config, bounds)
     names = sorted({place.topic for place in bounds})
     return f"It answers: {counted(len(bounds), 'partition')} of {counted(len(names), 'topic')} ({', '.join(names)})."
 
@@ -162,7 +161,8 @@ def _messages(
 
 
 def _offsets(config: Config, bounds: Mapping[TopicPartition, OffsetRange]) -> str:
-    newest = newest_checkpoint(config)
+    with _read_by_python():
+        newest = newest_checkpoint(config)
     if newest is not None:
         next_window({place: reading.next_offset for place, reading in newest.partitions.items()}, bounds, 1)
         return "Kafka has everything that the changefeed needs next."
@@ -179,15 +179,9 @@ def _registry(section: RegistrySection) -> str:
 
 
 def _catalog(config: Config) -> str:
-    try:
-        with open_lake(config.catalog) as lake:
-            spaces, view = lake.namespaces(), ControlView(lake, config.changefeed.name)
-            newest, lost_epoch = view.checkpoint(), view.lost_epoch()
-    except ForeignLake:
-        raise
-    except ConfigError as error:
-        # The library is Python's: `run` reaches the catalog by Java, and may do well without it.
-        raise TransientError(str(error)) from error
+    with _read_by_python(), open_lake(config.catalog) as lake:
+        spaces, view = lake.namespaces(), ControlView(lake, config.changefeed.name)
+        newest, lost_epoch = view.checkpoint(), view.lost_epoch()
     if not spaces and (lost := lost_catalog(config)) is not None:
         raise lost
     there = f"It answers: {counted(spaces, 'namespace')}." if spaces else ""
@@ -197,6 +191,17 @@ def _catalog(config: Config) -> str:
     if lost_epoch:
         return f"{answers} The checkpoints of the changefeed are lost."
     return f"{answers} {new_lake(config)} {WAY_TO_THE_LAKE.capitalize()}"
+
+
+@contextmanager
+def _read_by_python() -> Iterator[None]:
+    """Leave open what Python's library cannot answer: `run` reaches the catalog by Java, and may do well without it."""
+    try:
+        yield
+    except ForeignLake:
+        raise
+    except ConfigError as error:
+        raise TransientError(str(error)) from error
 
 
 def _warehouse(config: Config) -> str:

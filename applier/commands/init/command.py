@@ -4,19 +4,19 @@ from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from urllib.parse import urlsplit
 
 from applier.changefeed.table import TableName
 from applier.commands.init.look import Findings, Sight, look
-from applier.commands.init.write import Answers, named, protocol_of, text, unmade
+from applier.commands.init.write import MEANINGS, Answers, named, protocol_of, text, unmade
 from applier.config.protocols import PROTOCOLS
 from applier.config.reading.paths import with_whole_paths
 from applier.config.reading.references import REFERENCE
 from applier.config.section import nearest
-from applier.config.settings import CATALOGS, load
+from applier.config.settings import CATALOGS, lacking, load
 from applier.errors import ApplierError, ConfigError
 from applier.runtime.figures import counted
 
@@ -144,8 +144,18 @@ def _refuse(answers: Answers) -> None:
             problems.append(
                 f"{option} holds a password. Put it into an environment variable, and write ${{NAME}} in its place."
             )
+    problems += _lacks(answers.catalog)
     if problems:
         raise ConfigError(problems)
+
+
+def _lacks(catalog: Mapping[str, str]) -> Iterator[str]:
+    """Which keys are wrong or missing for the type of catalog that the user names; without one, all is filled in."""
+    for key, problem in lacking(catalog).items() if "type" in catalog else ():
+        if key in MEANINGS:
+            yield f"--catalog {catalog['type']} needs --{key} as well: {MEANINGS[key]}."
+        else:
+            yield f"--catalog-option {key}: {problem.replace('did you mean ', 'did you mean --')}"
 
 
 def _report(file: Path, answers: Answers, sight: Sight | None, say: Callable[[str], None]) -> None:

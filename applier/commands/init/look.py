@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, TypeGuard
 
 from applier.changefeed.event import Bootstrap, Event, Resolved, RowChange, SchemaChange
@@ -50,6 +50,7 @@ class Findings:
         made: Those whose CREATE TABLE is among the messages: of the others, older rows may be missing from the topic.
         nameless: Those with a TIMESTAMP whose time zone TiCDC does not name.
         open: Those with columns whose type rows leave open.
+        columns: Columns of tables of which a row after a change was seen.
     """
 
     messages: int = 0
@@ -60,6 +61,7 @@ class Findings:
     made: frozenset[TableName] = frozenset()
     nameless: frozenset[TableName] = frozenset()
     open: frozenset[TableName] = frozenset()
+    columns: Mapping[TableName, tuple[str, ...]] = field(default_factory=dict)
 
 
 def decoders(registry: RegistrySection | None, only: str | None = None) -> dict[str, Decoder]:
@@ -88,6 +90,7 @@ def detect(messages: Sequence[Mapping[str, Any]], readers: Mapping[str, Decoder]
 def _read(messages: Sequence[Mapping[str, Any]], decoder: Decoder) -> tuple[int, Findings]:
     """How many messages a decoder reads, and what they show by it."""
     count, has_claims, has_watermark = 0, False, False
+    columns: dict[TableName, tuple[str, ...]] = {}
     rows, made, nameless, open_ = (set[TableName]() for _ in range(4))
     for message in messages:
         try:
@@ -104,11 +107,15 @@ def _read(messages: Sequence[Mapping[str, Any]], decoder: Decoder) -> tuple[int,
         has_watermark |= any(isinstance(event, Resolved) for event in events)
         changes = [event for event in events if isinstance(event, RowChange)]
         rows |= {change.name for change in changes}
+        for change in changes:
+            columns[change.name] = tuple(dict.fromkeys((*columns.get(change.name, ()), *(change.after or ()))))
         made |= {table for event in events for table in _made(event)}
         nameless |= {change.name for change in changes if _is_nameless(change)}
         open_ |= {event.version.name for event in events if _is_open(event)}
-    sets = map(frozenset[TableName], (made, nameless, open_))
-    return count, Findings(len(messages), (), has_watermark, has_claims, tuple(sorted(rows)), *sets)
+    sets = [frozenset(names) for names in (made, nameless, open_)]
+    return count, Findings(
+        len(messages), (), has_watermark, has_claims, tuple(sorted(rows)), sets[0], sets[1], sets[2], columns
+    )
 
 
 def _is_nameless(row: RowChange) -> bool:

@@ -17,6 +17,13 @@ from applier.runtime.figures import counted
 _NAMED = 12
 """Tables that a sentence names."""
 
+MEANINGS = {
+    "type": "jdbc, rest, hive, glue, hadoop, nessie or bigquery",
+    "uri": "address of the catalog, such as jdbc:postgresql://host/lake or https://host",
+    "warehouse": "where tables are stored, such as s3://bucket/lake; or its name",
+}
+"""The first keys of `[catalog]`, and what they hold."""
+
 
 @dataclass(frozen=True, slots=True)
 class Answers:
@@ -108,15 +115,10 @@ def _registry(answers: Answers, protocol: str | None) -> list[str]:
 
 
 def _catalog(known: Mapping[str, str]) -> Iterator[str]:
-    keys = {
-        "type": "jdbc, rest, hive, glue, hadoop, nessie or bigquery",
-        "uri": "address of the catalog, such as jdbc:postgresql://host/lake or https://host",
-        "warehouse": "where tables are stored, such as s3://bucket/lake; or its name",
-    }
     yield _line("name", known.get("name", "lake"), "")
-    for key in (*keys, *(other for other in known if other not in (*keys, "name"))):
+    for key in (*MEANINGS, *(other for other in known if other not in (*MEANINGS, "name"))):
         if key != "uri" or known.get("uri") or known.get("type") != "glue":
-            yield _line(key, known.get(key), keys.get(key, ""))
+            yield _line(key, known.get(key), MEANINGS.get(key, ""))
 
 
 def _upstream(findings: Findings) -> Iterator[str]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from itertools import chain
 
 from applier import wording
 from applier.changefeed.checkpoint import Checkpoint, Cut
@@ -16,15 +17,18 @@ from applier.commands.catalog_reader import Lake, LakeTable, open_lake
 from applier.commands.control_reader import ControlView
 from applier.commands.status.cut import Engine, queries
 from applier.config.settings import Config
+from applier.errors import TransientError
 from applier.order.feed_order import ORDERS
 from applier.pipeline.first_look import lost_catalog, new_lake
+from applier.pipeline.tables import kept_tables
+from applier.pipeline.tables.ddl_stamp import DROPPED_AT
 from applier.pipeline.tables.loads import LoadRecord, place_of
 from applier.sink.commit.foreign_commits import BACKFILL, is_older, lacks, trace
 from applier.sink.commit.stamp import CHANGEFEED, RESOLVED_TS, Stamp, read
 from applier.sink.control.tables import CHECKPOINTS
-from applier.watch.compose import Facts, compose, empty, in_cut
+from applier.watch.compose import Facts, compose, dropped_table, empty, in_cut
 from applier.watch.progress import TableHead, moved, table_progress, with_records
-from applier.watch.report import StatusReport, Trouble, spark_name
+from applier.watch.report import DroppedTable, StatusReport, Trouble, spark_name
 
 
 def rollback(name: TableName, table: LakeTable, cut: int | None, known: Stamp | None, config: Config) -> Trouble | None:
@@ -99,10 +103,12 @@ def status(
             ]
             last = with_records(last, {name: head.stamp for name, _, head in heads if head is not None})
             tables = [(name, table_progress(name, place, head, last)) for name, place, head in heads]
-            facts = Facts(last, tables, view.decisions(), view.letters(), steps)
+            dropped, unknown = _dropped(view, last, config)
+            facts = Facts(last, tables, view.decisions(), view.letters(), steps, dropped)
             report = compose(
                 config, facts, max_lag_seconds, now_ms, lambda name: _loaded(lake, name, config), is_strict=is_strict
             )
+            report = replace(report, notes=(*report.notes, *unknown))
             if engine is None or not report.cut:
                 return report
             cut = Cut(in_cut(last, report.tables), last.cut.at)
@@ -125,6 +131,33 @@ def _tables(lake: Lake, last: Checkpoint, config: Config) -> dict[tuple[str, ...
     with ThreadPoolExecutor(_THREADS) as pool:
         found = pool.map(lambda item: lake.table(item[1]), _places(last, config))
     return {table.identifier: table for table in found if table is not None}
+
+
+def _dropped(
+    view: ControlView, last: Checkpoint, config: Config
+) -> tuple[list[DroppedTable] | None, tuple[Trouble, ...]]:
+    """The tables that were dropped upstream and are kept; None, and why, where the catalog does not show them.
+
+    Each namespace that has or had a table of the changefeed is listed once. Loaded are those of its tables alone that
+    the checkpoint does not list, and that have the name that a kept one would have.
+    """
+    lake, own = view.lake, {place for _, place in _places(last, config)}
+    try:
+        places = {config.route.identifier(name): name for name in sorted({*view.names(), *last.tables})}
+        with ThreadPoolExecutor(_THREADS) as pool:
+            listed = chain(*pool.map(lake.tables, kept_tables.namespaces(places)))
+            named = {at: kept_tables.upstream(at, places) for at in listed if at not in own}
+            found = [*pool.map(lake.table, [at for at, name in named.items() if name is not None])]
+    except TransientError as error:
+        return None, (Trouble(f"Which dropped tables are kept is not known: {error.what}", error.hint),)
+    kept = []
+    for table in found:
+        stamp = None if table is None else own_stamp(table.properties, config.changefeed.name)
+        if table is None or stamp is None or DROPPED_AT not in stamp.extra:
+            continue
+        if (name := named[table.identifier]) is not None:
+            kept.append(dropped_table(name, table.identifier, int(stamp.extra[DROPPED_AT]), config, table.figures))
+    return kept, ()
 
 
 def _head(name: TableName, table: LakeTable | None, last: Checkpoint, config: Config) -> TableHead | None:

@@ -48,10 +48,10 @@ def tables(report: StatusReport, chosen: Collection[str] | None, width: int) -> 
         shown = [table for table in found if table.urgency][:_FEW]
     if shown:
         yield _progress(shown, width)
-    if chosen is not None:
+    if chosen is not None and shown:
         yield Text()
         yield _snapshots(shown)
-    elif rest := found[len(shown) :]:
+    elif rest := found[len(shown) :] if chosen is None else []:
         counts = Counter(table.state for table in rest)
         states = ", ".join(f"{counted(count, 'table')} {state}" for state, count in counts.most_common())
         yield prose(f"… and {states}" if shown else states)

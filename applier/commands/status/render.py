@@ -26,11 +26,15 @@ from applier.wording import several
 _REASONS = 10
 """Reasons that are shown where no tables are asked for."""
 
+_DROPPED = 10
+"""Dropped tables that are shown where no tables are asked for."""
+
 _LOUD = ("pending", "skipped", "to skip")
 """Decisions on DDL that deserve a look."""
 
-_COMMAND = re.compile(r"""`((?:"[^"]*"|'[^']*'|`[^`]+`\.(?=\w)|[^`'"])+)`""")
-"""A command within a sentence; names in its quotes, and before a dot, may be in backticks of their own."""
+_QUOTED = "`(?:[^`]|``)+`"
+_COMMAND = re.compile(rf"""`((?:"[^"]*"|'[^']*'|(?:{_QUOTED}\.)+(?:\w|{_QUOTED})|\.{_QUOTED}|[^`'"])+)`""")
+"""A command within a sentence; names in its quotes, and before or behind a dot, may be in backticks of their own."""
 
 
 _UNANSWERED = 3
@@ -73,9 +77,11 @@ def parts(report: StatusReport, choice: Choice, width: int) -> Iterator[Renderab
         yield Text()
     for note in report.notes:
         yield prose(str(note), "yellow")
-    if report.tables:
-        yield Text()
-        yield from grids.tables(report, _chosen(report, choice.tables), width)
+    chosen = _chosen(report, choice.tables)
+    for listing in (grids.tables(report, chosen, width), _dropped(report, chosen, choice.config)):
+        if shown := [*listing]:
+            yield Text()
+            yield from shown
     if report.steps:
         yield Text()
         yield from grids.steps(report, width)
@@ -85,8 +91,9 @@ def parts(report: StatusReport, choice: Choice, width: int) -> Iterator[Renderab
 
 
 def _chosen(report: StatusReport, rules: Sequence[str]) -> Collection[str] | None:
-    names = (TableName(*table.table.partition(".")[::2]) for table in report.tables)
-    return {str(name) for name in selected(rules, names)} if rules else None
+    shown = {*(table.table for table in report.tables), *(table.table for table in report.dropped or ())}
+    names = (TableName(*table.partition(".")[::2]) for table in shown)
+    return {str(name) for name in selected(rules, names)} if rules and shown else None
 
 
 def verdict(report: StatusReport) -> RichText:
@@ -134,6 +141,25 @@ def _way_out(sentence: str) -> Iterator[Text]:
             yield prose(f"  {words}{':' if command else '.'}")
         if command:
             yield line(f"    {command}", "bold", is_cut=False)
+
+
+def _dropped(report: StatusReport, chosen: Collection[str] | None, config: str) -> Iterator[RenderableType]:
+    """The tables that were dropped upstream and are kept; those that are `chosen` with what becomes of them."""
+    every = report.dropped or ()
+    newest = sorted(every, key=lambda it: it.dropped_ts, reverse=True)[:_DROPPED]
+    shown = newest if chosen is None else [it for it in every if it.table in chosen]
+    if shown:
+        yield line(f"{counted(len(every), 'dropped table')} {'is' if len(every) == 1 else 'are'} kept")
+    for it in shown:
+        size = "" if it.rows is None else f": {counted(it.rows, 'row')}, {counted(it.files or 0, 'file')}"
+        where = "" if it.iceberg == it.table else f", as {it.iceberg}"
+        yield prose(f"  {it.table}, dropped at {clock(it.dropped)} (commit ts {it.dropped_ts}){where}{size}")
+        if chosen is not None:
+            yield from _way_out(it.way_out)
+    if shown and chosen is None:
+        rest = f"… and {len(every) - len(shown):,} more; how" if len(every) > len(shown) else "how"
+        yield line(f"  {rest} each comes back, is renamed or is removed:")
+        yield line(f"    applier status -c {config} --tables '*.*'", is_cut=False)
 
 
 def _others(report: StatusReport, choice: Choice) -> Iterator[RenderableType]:

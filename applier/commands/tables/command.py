@@ -131,8 +131,8 @@ def ask(config: Config, kind: Kind, rules: Sequence[str], why: str, say: Say, *,
 
 
 def _done(config: Config, request: TableRequest, say: Say, *, take_over: bool) -> str:
-    announce("starting Spark …")
     refuse(config, take_over=take_over, reads=request.kind == "resume")
+    announce("starting Spark …")
     with stop_signals(config.run.stop_seconds) as stop, assembled(config, take_over=take_over) as pipeline:
         follower = Follower(pipeline)
         outcome = accepted(with_retry(lambda: follower.requests.ask(request)))

@@ -48,12 +48,10 @@ def verify(  # noqa: PLR0913 - each is an option
 ) -> None:
     """Compare tables with TiDB or an export, cell by cell, also beside `run`."""
     given, rules = loaded(config, log_level), rules_of(tables)
-    from applier.runtime.logs import announce  # noqa: PLC0415
-
-    announce("starting Spark …")
     from applier.commands.verify.command import verify as compare  # noqa: PLC0415
     from applier.commands.verify.render import lines, summary  # noqa: PLC0415
     from applier.commands.verify.repair import refuse_unrepairable, repaired  # noqa: PLC0415
+    from applier.runtime.logs import announce  # noqa: PLC0415
 
     if repair:
         refuse_unrepairable(given, against)
@@ -66,6 +64,7 @@ def verify(  # noqa: PLR0913 - each is an option
     def aside(line: str) -> None:
         print(escaped(line), file=sys.stderr if as_json else sys.stdout, flush=True)
 
+    announce("starting Spark …")
     report = compare(given, against, rules, show, now_ms=time.time_ns() // 1_000_000, memory=memory)
     if as_json:
         print(report.to_json(), flush=True)

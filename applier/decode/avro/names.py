@@ -20,12 +20,12 @@ _Typed: TypeAlias = Mapping[TableName, Sequence[TableVersion | None]]
 _HINT = "give them names that differ in letters, digits and underscores too, or use another protocol."
 _TABLES_HINT = (
     "rename all of these tables but one upstream, or let TiCDC send each to a topic of its own (a [sink] dispatcher); "
-    "then load what is parked from a new export, with `applier load -c FILE --from DIR --tables TABLE`."
+    "then load what is parked, with `applier load -c FILE --from DIR --tables TABLE`."
 )
 
 
 _UNDATED_HINT = (
-    "load the table again from a new export, with `applier load -c FILE --from DIR --tables TABLE`; "
+    "load the table again, with `applier load -c FILE --from DIR --tables TABLE`; "
     "enable-tidb-extension and TiCDC from v8.5.7 and v26.3.4 on give rows and deletes their commit ts."
 )
 _LAST = (1 << 63) - 1

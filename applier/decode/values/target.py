@@ -13,8 +13,8 @@ from applier.decode.decoder import WireForm
 from applier.errors import ValueRefused
 
 _HINT = (
-    "if the column has another type upstream since, and the feed carries no DDL, load the table again from a new "
-    "export, with `applier load -c FILE --from DIR --tables TABLE`."
+    "if the column has another type upstream since, and the feed carries no DDL, load the table again, "
+    "with `applier load -c FILE --from DIR --tables TABLE`."
 )
 
 NO_CREATE = (

@@ -27,6 +27,7 @@ from applier.pipeline.tables.ddl_stamp import (
     mark,
     shown,
 )
+from applier.pipeline.tables.kept_tables import aside
 from applier.pipeline.tables.target_tables import TargetTables
 from applier.runtime import failpoints
 from applier.sink.commit.stamp import Stamp
@@ -145,9 +146,9 @@ class RowDdlApplier:
     def _kept(self, change: SchemaChange, name: TableName) -> Table | None:
         """The copy that is kept of the newest table that was dropped under a name."""
         identifier = self.targets.identifier(name)
-        prefix = f"{identifier[-1]}_dropped_"
-        aside = [found for found in self.targets.catalog.list(identifier[:-1]) if found[-1].startswith(prefix)]
-        tables = [table for found in (identifier, *aside) if (table := self.targets.catalog.load(found)) is not None]
+        prefix = aside(identifier, "")[-1]
+        others = [found for found in self.targets.catalog.list(identifier[:-1]) if found[-1].startswith(prefix)]
+        tables = [table for found in (identifier, *others) if (table := self.targets.catalog.load(found)) is not None]
         kept = [table for table in tables if _dropped_at(table, change)]
         return max(kept, key=lambda table: _dropped_at(table, change), default=None)
 
@@ -167,6 +168,7 @@ class RowDdlApplier:
         name = action.to or action.table
         if not is_in(kept.known, change):
             kept.stamp(self._stamp(change, kept), unset=(DROPPED_AT,))
+        self.targets.kept.pop(kept.table.identifier, None)
         if kept.table.identifier != self.targets.identifier(name):
             self.targets.make_way(name)
             self.targets.confirm()

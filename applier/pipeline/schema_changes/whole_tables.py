@@ -119,6 +119,7 @@ class TableDdl:
         else:
             entries = dropped(commit_ts, self.state.tables.get(name))
             writer.stamp(self.targets.stamp(name, commit_ts, entries, writer))
+            self.targets.kept[writer.table.identifier] = commit_ts
         self.targets.forget(name)
 
     def _truncate(self, change: SchemaChange, name: TableName) -> None:

@@ -18,6 +18,7 @@ from applier.pipeline.tables.listed_tables import SNAPSHOT
 from applier.pipeline.tables.target_tables import TargetTables
 from applier.runtime.logs import logger
 from applier.sink.commit.foreign_commits import set_back
+from applier.ways_out import WaysOut
 
 
 def park(
@@ -101,9 +102,9 @@ def _set_back_from(targets: TargetTables, name: TableName) -> int | None:
     return None
 
 
-def reason_of(why: Why, error: TerminalError, name: TableName, config: str, ddl: int = 0) -> Reason:
-    """Why a table is parked that an error concerns; `config` is the path of the configuration file."""
-    return Reason(why, error.clause, ddl, wording.of_this_table(error.mend, name, config))
+def reason_of(why: Why, error: TerminalError, name: TableName, ways: WaysOut, ddl: int = 0) -> Reason:
+    """Why a table is parked that an error concerns; the ways out are those of the changefeed."""
+    return Reason(why, error.clause, ddl, ways.of_error(error.mend, name))
 
 
 def report(state: State, name: TableName) -> None:
@@ -118,7 +119,7 @@ def give_up(state: State, name: TableName, error: TerminalError, *, is_lost: boo
     known = state.completeness[name]
     # A person who had it brought back no longer has it parked on purpose.
     why = Why.ROW if known.why is Why.BY_HAND else known.why
-    reason = reason_of(why, error, name, state.ways.config, error.ddl if why is Why.DDL else 0)
+    reason = reason_of(why, error, name, state.ways, error.ddl if why is Why.DDL else 0)
     position = None if is_lost else known.position
     state.completeness[name] = replace(known, is_due=False, reason=reason, position=position)
     report(state, name)

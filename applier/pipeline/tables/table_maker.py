@@ -24,7 +24,7 @@ from applier.sink.write.file_writer import check_columns
 from applier.sink.write.table_writer import TableWriter
 
 _EMPTY = "Empty it with TRUNCATE TABLE in your engine, or drop it, then start `applier run -c FILE` again."
-_LOAD = "Load it from an export, with `applier load -c FILE --from DIR --tables TABLE`."
+_LOAD = "Load it with `applier load -c FILE --from DIR --tables TABLE`."
 _KEEP = (
     "Or, if it holds what its upstream table has as far as `applier status -c FILE` says, keep its rows: stop `run`, "
     'and give `applier adopt -c FILE --tables TABLE --why TEXT`; where changefeed.on_table_error is "stop", set '

@@ -17,6 +17,7 @@ from applier.changefeed.table import TableName, TableVersion
 from applier.config.readers import refuse_unreadable
 from applier.config.settings import SinkSection
 from applier.errors import TableMismatch
+from applier.pipeline.tables import kept_tables
 from applier.pipeline.tables.changefeed import Changefeed, Recorder
 from applier.pipeline.tables.ddl_stamp import DROPPED_AT
 from applier.pipeline.tables.listed_tables import ListedTables
@@ -43,6 +44,7 @@ class TargetTables:
 
     Attributes:
         snapshots: Heads for the checkpoint.
+        kept: Tables that were dropped upstream and are kept, with the commit ts of the DROP, as far as they were met.
         listed: What the checkpoint lists.
     """
 
@@ -57,7 +59,7 @@ class TargetTables:
     records: Recorder = field(default_factory=Recorder)
     snapshots: dict[tuple[str, ...], int] = field(default_factory=dict, init=False)
     listed: ListedTables = field(default_factory=ListedTables, init=False)
-    _dropped: set[tuple[str, ...]] = field(default_factory=set, init=False)
+    kept: dict[tuple[str, ...], int] = field(default_factory=dict, init=False)
     _writers: dict[tuple[str, ...], TableWriter] = field(default_factory=dict, init=False)
     _pool: ThreadPoolExecutor | None = field(default=None, init=False)
 
@@ -99,7 +101,6 @@ class TargetTables:
             Resolved ts of the tables that are ahead of the checkpoint; 0 in a feed in offset order.
         """
         self._writers.clear()
-        self._dropped.clear()
         self.records.clear()
         self.listed.restore(checkpoint, self.identifier)
         self.snapshots = dict(checkpoint.cut.heads)
@@ -168,23 +169,23 @@ class TargetTables:
         One that was dropped upstream and is kept is not the table of its name: see `dropped`.
         """
         found = self._open(name)
-        return None if self.identifier(name) in self._dropped else found
+        return None if self.identifier(name) in self.kept else found
 
     def dropped(self, name: TableName) -> TableWriter | None:
         """The writer of a table that was dropped upstream, is kept, and still has its name; None if there is none."""
         found = self._open(name)
-        return found if self.identifier(name) in self._dropped else None
+        return found if self.identifier(name) in self.kept else None
 
     def _open(self, name: TableName) -> TableWriter | None:
         identifier = self.identifier(name)
         if identifier not in self._writers:
             table = self.catalog.load(identifier)
+            self.kept.pop(identifier, None)
             if table is None:
                 return None
             found = self._writers[identifier] = self.opened(table)
-            self._dropped.discard(identifier)
             if found.known is not None and DROPPED_AT in found.known.extra:
-                self._dropped.add(identifier)
+                self.kept[identifier] = int(found.known.extra[DROPPED_AT])
         return self._writers[identifier]
 
     def make_way(self, name: TableName) -> None:
@@ -194,8 +195,9 @@ class TargetTables:
             return
         identifier = writer.table.identifier
         self.confirm()
-        aside = (*identifier[:-1], f"{identifier[-1]}_dropped_{writer.table.setting(DROPPED_AT)}")
+        aside = kept_tables.aside(identifier, str(self.kept[identifier]))
         self.catalog.rename(identifier, aside)
+        self.kept[aside] = self.kept.pop(identifier)
         self.forget(name)
 
     def stamp(
@@ -234,7 +236,6 @@ class TargetTables:
         """Let go of a writer: the next one reads its table again."""
         identifier = self.identifier(name)
         self._writers.pop(identifier, None)
-        self._dropped.discard(identifier)
         self.records.forget(name, identifier)
 
     def forget(self, *names: TableName) -> None:
@@ -269,7 +270,7 @@ class TargetTables:
         identifier = self.identifier(version.name)
         self.confirm()
         self.listed.forget(identifier)
-        self._dropped.discard(identifier)
+        self.kept.pop(identifier, None)
         found = self._writers[identifier] = self.opened(self.maker.make(identifier, version, stamp.entries()))
         return found
 

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import threading
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from typing import Any
 
 import pyarrow as pa
@@ -12,6 +14,7 @@ from applier.config.table_layout import PartitionField, SortField
 from applier.errors import OutsideRefused, TableMismatch
 from applier.runtime.logs import logger
 from applier.runtime.permanent_errors import OPENING
+from applier.runtime.storage_keys import KEYS
 from applier.sink.format.layout import partition_name
 from applier.sink.format.types import TableSchema, schema_json
 from applier.sink.iceberg.java import FileTasks, Java, JavaError, translated
@@ -31,6 +34,9 @@ _LOCATION_REFUSED = (
 """What catalogs raise that decide on locations alone. The same table is then created without one, which raises anything
 that is wrong with the table itself."""
 
+_NO_NAMESPACE = ("NoSuchNamespaceException", "EntityNotFoundException")
+"""What catalogs raise that are to list a namespace that is not there; the second one is Glue's own."""
+
 Identifier = tuple[str, ...]
 """Namespace parts and table name. Parts are data, never parsed: dots, quotes and spaces are allowed where the catalog
 allows them."""
@@ -49,20 +55,59 @@ class Catalog:
     def __init__(self, session: Any, name: str, tasks: FileTasks | None = None) -> None:
         self.java = Java(session, tasks)
         self.name = name
+        self._one_thread = threading.Lock()
         with translated(f"Catalog {name} cannot be opened", OPENING):
-            manager = session._jsparkSession.sessionState().catalogManager()
-            self._handle: Any = manager.catalog(name).icebergCatalog()
+            self._plugin: Any = session._jsparkSession.sessionState().catalogManager().catalog(name)
+            self._opened, self._refused_tokens = self._plugin.icebergCatalog(), KEYS.refused_tokens
             self.java.write_plain_files()
             self.is_far = session.conf.get(f"spark.sql.catalog.{name}.io-impl", "") == "applier.CachingFileIO"
+            self._is_rest = session.conf.get(f"spark.sql.catalog.{name}.type", "") == "rest"
             self._warehouse = str(session.conf.get(f"spark.sql.catalog.{name}.warehouse", "")).rstrip("/")
+
+    @property
+    def handle(self) -> Any:
+        """The `org.apache.iceberg.catalog.Catalog`; it logs in again where its token was refused since.
+
+        Raises:
+            OutsideRefused: The log-in is refused.
+            JavaError: The catalog, or its OAuth2 server, does not answer.
+        """
+        with self._one_thread:
+            if (refused := KEYS.refused_tokens) != self._refused_tokens:
+                prefix = f"spark.sql.catalog.{self.name}."
+                given = self.java.session.conf.getAll
+                options = {key.removeprefix(prefix): given[key] for key in given if key.startswith(prefix)}
+                with translated(f"Catalog {self.name} cannot be opened again", OPENING):
+                    kind = self.java.jvm.org.apache.spark.sql.util.CaseInsensitiveStringMap
+                    self._plugin.initialize(self.name, kind(self.java.map(options)))
+                    self._opened = self._plugin.icebergCatalog()
+                self._refused_tokens = refused
+                logger().info("logged in again", catalog=self.name)
+            return self._opened
+
+    def table_of(self, handle: Any, identifier: Identifier) -> Table:
+        """A table by a handle of it."""
+        return Table(self.java, handle, identifier, self)
+
+    def loaded(self, identifier: Identifier) -> Any:
+        """See `Home.loaded`."""
+        return self.handle.loadTable(self._table(identifier))
+
+    def answer(self) -> None:
+        """See `Home.answer`. A gateway whose REST catalog starts again says 404, which Iceberg takes for its word."""
+        if self._is_rest:
+            # A catalog that refuses to list has answered.
+            with suppress(OutsideRefused), translated(f"Catalog {self.name} does not answer"):
+                self.handle.listNamespaces()
 
     def load(self, identifier: Identifier) -> Table | None:
         """The table, freshly read; None if there is none of that name."""
         try:
             with translated(f"Cannot load table {'.'.join(identifier)}"):
-                return Table(self.java, self._handle.loadTable(self._table(identifier)), identifier)
+                return self.table_of(self.loaded(identifier), identifier)
         except JavaError as error:
             if error.kind in ("NoSuchTableException", "NoSuchNamespaceException", "NoSuchIcebergTableException"):
+                self.answer()
                 return None
             if error.kind == "NotFoundException":
                 what = f"The metadata of table {'.'.join(identifier)} is gone: {error.detail}"
@@ -76,7 +121,7 @@ class Catalog:
     def exists(self, identifier: Identifier) -> bool:
         """Whether a table of that name is there."""
         with translated(f"Cannot look for table {'.'.join(identifier)}"):
-            return bool(self._handle.tableExists(self._table(identifier)))
+            return bool(self.handle.tableExists(self._table(identifier)))
 
     def create(  # noqa: PLR0913 - all but two are keywords with a default
         self,
@@ -102,10 +147,10 @@ class Catalog:
             TableMismatch: Iceberg refuses these columns, this partition spec or this name.
             JavaError: The catalog does not answer, or the table exists (`AlreadyExistsException`).
         """
-        for name in {identifier, home or identifier}:
-            self.ensure_namespace(name[:-1])
         schema = schema_json(columns, key)
         try:
+            for name in {identifier, home or identifier}:
+                self.ensure_namespace(name[:-1])
             with translated(f"Cannot create table {'.'.join(identifier)}"):
 
                 def build(name: Identifier = identifier) -> Any:
@@ -114,7 +159,7 @@ class Catalog:
                     return builder.withProperty("format-version", str(format_version))
 
                 if location is not None:
-                    return Table(self.java, build().withLocation(location).create(), identifier)
+                    return self.table_of(build().withLocation(location).create(), identifier)
                 return self._created_apart(identifier, home or identifier, build)
         except JavaError as error:
             if error.kind in ("ValidationException", "IllegalArgumentException", "NullPointerException"):
@@ -124,22 +169,23 @@ class Catalog:
     def drop(self, identifier: Identifier, *, purge: bool = False) -> bool:
         """Remove the table from the catalog; with `purge` its files too. False if there was none."""
         with translated(f"Cannot drop table {'.'.join(identifier)}"):
-            return bool(self._handle.dropTable(self._table(identifier), purge))
+            return bool(self.handle.dropTable(self._table(identifier), purge))
 
     def rename(self, identifier: Identifier, to: Identifier) -> None:
         """Give the table another name, also in another namespace. Its files stay where they are."""
         self.ensure_namespace(to[:-1])
         with translated(f"Cannot rename table {'.'.join(identifier)} to {'.'.join(to)}"):
-            self._handle.renameTable(self._table(identifier), self._table(to))
+            self.handle.renameTable(self._table(identifier), self._table(to))
 
     def list(self, namespace: tuple[str, ...]) -> list[Identifier]:
         """Tables of a namespace; none if the namespace is missing."""
         try:
             with translated(f"Cannot list namespace {'.'.join(namespace)}"):
-                found = self._handle.listTables(self._namespace(namespace))
+                found = self.handle.listTables(self._namespace(namespace))
                 return [(*namespace, str(identifier.name())) for identifier in self.java.items(found)]
         except JavaError as error:
-            if error.kind == "NoSuchNamespaceException":
+            if error.kind in _NO_NAMESPACE:
+                self.answer()
                 return []
             raise
 
@@ -155,7 +201,7 @@ class Catalog:
             while waiting:
                 namespace = waiting.pop()
                 found.append(namespace)
-                below = self._handle.listNamespaces(*([self._namespace(namespace)] if namespace else ()))
+                below = self.handle.listNamespaces(*([self._namespace(namespace)] if namespace else ()))
                 waiting += [tuple(self.java.plain(each.levels())) for each in self.java.items(below)]
         return found[1:]
 
@@ -166,12 +212,12 @@ class Catalog:
         try:
             with translated(f"Cannot create namespace {'.'.join(namespace)}"):
                 where = self._namespace(namespace)
-                if not self._handle.namespaceExists(where):
-                    self._handle.createNamespace(where)
+                if not self.handle.namespaceExists(where):
+                    self.handle.createNamespace(where)
         except JavaError:
             # Catalogs differ in what they say when another thread was faster.
             with translated(f"Cannot look for namespace {'.'.join(namespace)}"):
-                is_there = bool(self._handle.namespaceExists(self._namespace(namespace)))
+                is_there = bool(self.handle.namespaceExists(self._namespace(namespace)))
             if not is_there:
                 raise
 
@@ -183,12 +229,12 @@ class Catalog:
             try:
                 with translated(f"Cannot create table {'.'.join(identifier)} at {location}"):
                     created = build().withLocation(location).withProperty(OWN_LOCATION, location).create()
-                    return Table(self.java, created, identifier)
+                    return self.table_of(created, identifier)
             except (JavaError, OutsideRefused) as error:
                 if isinstance(error, JavaError) and error.kind not in _LOCATION_REFUSED:
                     raise
                 logger().debug("location refused", table=".".join(identifier), location=location, because=error.what)
-        return Table(self.java, build().create(), identifier)
+        return self.table_of(build().create(), identifier)
 
     def _default_location(self, identifier: Identifier, build: Callable[..., Any]) -> str | None:
         """Where the catalog would put a table; None if it does not say, or if that place is the table's own already."""
@@ -216,7 +262,7 @@ class Catalog:
         iceberg = self.java.iceberg
         java_schema = iceberg.SchemaParser.fromJson(schema)
         columns = TableSchema.parse(schema)
-        builder = self._handle.buildTable(self._table(identifier), java_schema)
+        builder = self.handle.buildTable(self._table(identifier), java_schema)
         if partition:
             spec = json.dumps(_spec_json(columns, partition))
             builder = builder.withPartitionSpec(iceberg.PartitionSpecParser.fromJson(java_schema, spec))

@@ -57,7 +57,7 @@ def clone(catalog: Catalog, table: Table, identifier: Identifier, job: str, base
     metadata = table.metadata_file
     try:
         with translated(f"Cannot register {'.'.join(identifier)}"):
-            handle = catalog._handle.registerTable(catalog._table(identifier), metadata)
+            handle = catalog.handle.registerTable(catalog._table(identifier), metadata)
     except JavaError as error:
         if error.kind not in _NO_CLONES:
             raise
@@ -66,7 +66,7 @@ def clone(catalog: Catalog, table: Table, identifier: Identifier, job: str, base
     with translated(f"Cannot change the properties of table {'.'.join(identifier)}"):
         later = {_CUT_LATER: "true"} if table.setting(_CUT) == "true" else {}
         set_properties(handle, {**mark(job, base or table), **_LOG_STAYS, **later})
-    return Table(catalog.java, handle, identifier)
+    return catalog.table_of(handle, identifier)
 
 
 def mark(job: str, base: Table | None = None) -> dict[str, str]:

@@ -6,9 +6,11 @@ import base64
 import hashlib
 import json
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any, TypeVar
+from functools import partial
+from typing import Any, Protocol, TypeVar
 
 from applier.errors import TableMismatch, TransientError
+from applier.runtime.storage_keys import KEYS, TableAccess
 from applier.sink.format.file_layout import FileLayout
 from applier.sink.format.storage import Storage, storage_of
 from applier.sink.format.types import TableSchema
@@ -19,19 +21,39 @@ from applier.sink.iceberg.snapshot import MAIN, Figures, Snapshot
 _T = TypeVar("_T")
 
 
+class Home(Protocol):
+    """The catalog of a table."""
+
+    def loaded(self, identifier: tuple[str, ...]) -> Any:
+        """A new handle of a table."""
+
+    def answer(self) -> None:
+        """Find out whether the catalog answers at all.
+
+        Raises:
+            JavaError: It does not, so that its word that a table is missing counts for nothing.
+        """
+
+
 class Table:
     """A loaded table. What it says is as of the last `refresh`, `commit` or load; one thread at a time.
 
     The handle is the `org.apache.iceberg.Table`, which files of `sink/iceberg` may use for what is missing here.
 
+    Args:
+        home: Its catalog; None for one that no `refresh` follows.
+
     Attributes:
+        handle: Another one once the table was loaded anew.
         is_in_cuts: Checkpoints list its heads, so its snapshots keep to the clock; False for control tables.
     """
 
-    def __init__(self, java: Java, handle: Any, identifier: tuple[str, ...]) -> None:
+    def __init__(self, java: Java, handle: Any, identifier: tuple[str, ...], home: Home | None = None) -> None:
         self.java = java
         self.handle = handle
         self.identifier = identifier
+        self._home = home
+        self._access = self._accessed(TableAccess())
         self.is_in_cuts = True
         self._facts: dict[str, Any] = {}
         self._identity = ""
@@ -40,7 +62,7 @@ class Table:
         return ".".join(self.identifier)
 
     def refresh(self) -> None:
-        """Read the table's newest metadata.
+        """Read the table's newest metadata; with new keys, and the token of today, where those at hand are no good.
 
         Raises:
             TableMismatch: The table is gone, or another one has its name.
@@ -48,7 +70,26 @@ class Table:
         """
         # Before: an answer that is lost may have brought newer metadata, which old facts do not fit.
         self.forget()
-        self._asked(self.handle.refresh)
+        home = self._home
+        self._asked(self.handle.refresh if home is None or not self.is_stale else partial(self._load_anew, home))
+
+    @property
+    def is_stale(self) -> bool:
+        """Whether its keys or its token are refused or about to expire: `refresh` brings new ones."""
+        return self._home is not None and self._access.is_stale
+
+    def _load_anew(self, home: Home) -> None:
+        # Before: what is refused meanwhile may be what it brings.
+        access, handle = TableAccess(), home.loaded(self.identifier)
+        if handle.operations().current().uuid() != self.handle.operations().current().uuid():
+            what = f"Table {self} was replaced by another one while its keys were renewed"
+            raise TableMismatch(what, "Restore it, or backfill the new one.")
+        self.java.own.CachingFileIO.replace(self.handle.io(), handle.io())
+        self.handle = handle
+        self._access = self._accessed(access)
+
+    def _accessed(self, access: TableAccess) -> TableAccess:
+        return access.with_keys(self.storage_properties) if KEYS.are_vended and self._home is not None else access
 
     def forget(self) -> None:
         """Forget what was read of the metadata, which a commit may have brought up to date."""
@@ -65,6 +106,8 @@ class Table:
             with translated(f"Cannot refresh table {self}"):
                 return ask()
         except JavaError as error:
+            if self._home is not None and error.kind == "NoSuchTableException":
+                self._home.answer()
             # A catalog over JDBC refuses the first question after a DROP, and has no metadata for any later one.
             is_gone = error.kind == "NullPointerException" and self.handle.operations().current() is None
             if is_gone or error.kind in ("NoSuchTableException", "IllegalStateException", "NotFoundException"):

@@ -121,7 +121,7 @@ class TableWriter:
         self.table = table
         self._committer = Committer(table, changefeed, epoch)
         self._committer.open()
-        self.storage = storage_for(table)
+        self.storage, self._handle = storage_for(table), table.handle
         self._index: FileIndex | None = None  # Of the newest head that was planned on.
         self._new_keys = NewKeySample(str(table), self.storage)
         self._planned: Stage | None = None
@@ -190,10 +190,7 @@ class TableWriter:
             CheckpointConflict: Another applier wrote the table.
             TransientError: Storage or catalog did not answer.
         """
-        if isinstance(self.storage, JavaStorage) and not is_local(self.table.location):
-            # What did not answer Python before may do so now.
-            self.storage = storage_for(self.table)
-            self._new_keys = NewKeySample(str(self.table), self.storage)
+        self._renew()
         for attempt in self._committer.attempts(stamp):
             yield self._attempt(attempt, work, stamp)
         work.snapshot_id, work.seconds = self._committer.made, time.perf_counter() - work.start
@@ -205,10 +202,24 @@ class TableWriter:
         else:
             index.advance(work.snapshot_id, work.rows or (), work.deletes.state)
 
+    def _renew(self) -> None:
+        """Load the table anew before a step finds out that its keys have expired, which would count as an outage."""
+        if self.table.is_stale:
+            self.look()
+        self._reach()
+
+    def _reach(self) -> None:
+        """Go to the storage with the keys that the table has now, or in another way: it may answer Python by now."""
+        is_in_java = isinstance(self.storage, JavaStorage) and not is_local(self.table.location)
+        if is_in_java or self._handle is not self.table.handle:
+            self.storage, self._handle = storage_for(self.table), self.table.handle
+            self._new_keys = NewKeySample(str(self.table), self.storage)
+
     @contextmanager
     def _attempt(self, attempt: AbstractContextManager[int | None], work: CommitWork, stamp: Stamp) -> Iterator[None]:
         with attempt as head:
             work.base, work.deletes, work.not_found = head, Deletes(), 0
+            self._reach()
             try:
                 yield
             except BaseException:
@@ -228,7 +239,9 @@ class TableWriter:
         Raises:
             TableMismatch, TransientError: As `attempts`.
         """
-        work = work or CommitWork(self.head)
+        if work is None:
+            self._renew()
+            work = CommitWork(self.head)
         layout = self.table.file_layout
         if key is None:
             columns = [field for field in layout.schema.upstream if not pa.types.is_nested(field.arrow)]

@@ -58,8 +58,8 @@
   const number = (value) => el("td", { class: "n" }, value);
   const time = (...children) => el("td", { class: "nowrap" }, ...children);
 
-  // Commands of a sentence stand in backticks; names in quotes, and before a dot, may hold backticks of their own.
-  const COMMAND = /'[^']*'|`((?:'[^']*'|"[^"]*"|`[^`]+`\.(?=[\p{L}\p{N}_])|[^`'"])+)`/gu;
+  // Commands of a sentence stand in backticks; names in quotes, and before or behind a dot, may be in backticks of their own.
+  const COMMAND = /'[^']*'|`((?:'[^']*'|"[^"]*"|(?:`(?:[^`]|``)+`\.)+(?:[\p{L}\p{N}_]|`(?:[^`]|``)+`)|\.`(?:[^`]|``)+`|[^`'"])+)`/gu;
   const withCommands = (sentence) => {
     const shown = capital(sentence), found = [];
     let at = 0;
@@ -237,6 +237,14 @@
       left > 0 && soft(`${counted(left, "further table")} that are in step are left out; /status.json has all.`));
   };
 
+  const dropped = ({ dropped: found }) => {
+    if (isNone(found)) return section("dropped", "Dropped tables", "", soft("Which dropped tables are kept is not known: the catalog did not list its tables."));
+    const rows = found.map((one) => row(one.iceberg, [named(one.table), one.iceberg !== one.table && [" ", el("span", { class: "soft under" }, named(one.iceberg))]],
+      time(moment(one.dropped)), number(one.rows !== null && whole(one.rows)), number(one.files !== null && whole(one.files)), cell(withCommands(one.way_out))));
+    return found.length > 0 && section("dropped", "Dropped tables", `${whole(found.length)} kept`,
+      table("Tables that were dropped upstream and are kept", ["Table", "Dropped (UTC)", "Rows", "Files", "What becomes of it"], rows, [2, 3]));
+  };
+
   const BEHIND = "What the last step recorded is being read.";
   const last = (shown, count, { is_behind: isBehind }) => (shown < count ? `the last ${shown} of ${whole(count)}` : whole(count))
     + (isBehind ? `; ${BEHIND.replace("W", "w").replace(".", "")}` : "");
@@ -290,7 +298,7 @@
     top: [el("h1", {}, el("span", { class: "mark" }, "applier"), el("span", { class: "name" }, report.changefeed)),
       el("p", { class: "soft", id: "seen" }, live.started ? "Seen at " : "Written at ", moment(report.now), " UTC")],
     // Before the checkpoint is read, an empty list would say that there is nothing.
-    main: [verdict(report, live), banner(live), report.holder && [figures(report, live), history(report, live), tables(report, live), steps(report), ddl(report, live),
+    main: [verdict(report, live), banner(live), report.holder && [figures(report, live), history(report, live), tables(report, live), dropped(report), steps(report), ddl(report, live),
       letters(report, live), el("div", { id: "pair", class: "pair" }, lease(report), partitions(report)), cut(report)]],
     foot: [el("p", {}, `applier ${live.version} · ${live.process} · `, live.started ? ["started ", moment(live.started), " UTC"]
       : ["written by ", el("code", {}, "applier status"), " from the catalog; it does not change"])],

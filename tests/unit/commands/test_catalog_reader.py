@@ -11,6 +11,8 @@ from types import SimpleNamespace
 import pyarrow as pa
 import pytest
 from pyiceberg.exceptions import ServerError, UnauthorizedError
+from pyiceberg.io import load_file_io
+from pyiceberg.io.pyarrow import PyArrowFileIO
 
 from applier.commands.catalog_reader import catalog_properties, open_lake, reported
 from applier.config.settings import CatalogSection
@@ -153,6 +155,23 @@ def test_a_reader_waits_a_second_for_a_lock(tmp_path: Path, monkeypatch: pytest.
     assert opened == [f"sqlite:///file:{tmp_path}/catalog.db?mode=ro&uri=true&timeout=1.0"]
 
 
+@pytest.mark.parametrize(("given", "expected"), [({}, 2), ({"glue.max-retries": "5"}, 5)])
+def test_glue_is_asked_again_a_few_times(monkeypatch: pytest.MonkeyPatch, given: dict[str, str], expected: int) -> None:
+    """`status` is to say within seconds that Glue is down; and a number as text would end in the client of AWS."""
+    section = CatalogSection.model_validate({"name": "lake", "type": "glue", "warehouse": "s3://bucket", **given})
+    opened: list[object] = []
+
+    def load(*_: str, **properties: object) -> SimpleNamespace:
+        opened.append(properties["glue.max-retries"])
+        return SimpleNamespace(close=lambda: None)
+
+    monkeypatch.setattr("applier.commands.catalog_reader.load_catalog", load)
+    with open_lake(section):
+        pass
+
+    assert opened == [expected]
+
+
 @pytest.mark.parametrize(
     ("text", "reason", "hint"),
     [
@@ -253,3 +272,27 @@ def test_a_catalog_that_nothing_listens_for_is_no_matter_of_the_login() -> None:
 
     assert raised.value.what == "Cannot open catalog lake (the connection is refused)."
     assert "log-in" not in raised.value.hint
+
+
+def test_tables_on_azure_name_the_package_that_they_need(monkeypatch: pytest.MonkeyPatch) -> None:
+    """PyIceberg misses it at the first file."""
+    monkeypatch.setitem(sys.modules, "adlfs", None)
+    place = "abfss://c@a.dfs.core.windows.net/t"
+
+    with (
+        pytest.raises(ConfigError, match=r"adlfs is not installed\. Run `pip install 'applier\[azure\]'`\."),
+        reported("x"),
+    ):
+        load_file_io({"adls.account-name": "a"}, place).new_input(place).exists()
+
+
+def test_tables_on_google_cloud_need_a_token_with_its_end_or_none() -> None:
+    """Arrow reads them; without either it looks for keys where Google's clients do."""
+    token = {"gcs.oauth2.token": "t", "gcs.oauth2.token-expires-at": "1790000000000"}
+
+    for properties in ({}, token):
+        io = load_file_io(properties, "gs://b/t")
+        assert isinstance(io, PyArrowFileIO)
+        assert io.fs_by_scheme("gs", "b").type_name == "gcs"
+    with pytest.raises(TransientError), reported("x"):
+        load_file_io({"gcs.oauth2.token": "t"}, "gs://b/t").new_input("gs://b/t").exists()

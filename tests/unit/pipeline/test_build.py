@@ -59,12 +59,12 @@ def test_a_new_catalog_is_named_by_its_whole_path(tmp_path: Path, monkeypatch: p
         _announce_new_catalog(world.config)
 
     assert [line["file"] for line in said] == [f"{tmp_path}/lake/catalog.db"]
-    assert [line["log_level"] for line in said] == ["warning"]
+    assert [line["log_level"] for line in said] == ["info"]
     assert said[0]["reason"] == (
         "This lake has no record of changefeed shop: no tables and no checkpoint. "
         f"It begins anew at {tmp_path}/lake/catalog.db, in {tmp_path}/tables."
     )
-    assert said[0]["hint"].startswith("if you expect an existing lake, do not start: move its folder back")
+    assert "hint" not in said[0]
 
 
 def test_a_catalog_is_not_made_anew_over_the_files_of_a_lake(tmp_path: Path) -> None:
@@ -83,6 +83,20 @@ def test_a_catalog_is_not_made_anew_over_the_files_of_a_lake(tmp_path: Path) -> 
         "changefeed shop: their catalog is another one, or it is lost."
     )
     assert refused.value.hint.endswith("to begin anew, set catalog.warehouse to a folder without such files.")
+
+
+def test_a_first_start_is_no_warning(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A catalog and a warehouse without anything contradict no first start."""
+    world, catalog = World(tmp_path), mock.Mock(**{"load.return_value": None, "namespaces.return_value": []})
+    world.raw["catalog"]["uri"] = "jdbc:postgresql://db/lake"
+    monkeypatch.setattr(build, "look_first", mock.Mock())
+    got_as_far = mock.Mock(side_effect=CheckpointConflict("It got as far."))
+    monkeypatch.setattr("applier.pipeline.build.Control.open", got_as_far)
+
+    with capture_logs() as said, stop_signals(60), pytest.raises(CheckpointConflict):
+        taken(world.config, catalog, mock.Mock(), cast("Any", None), None, take_over=False)
+
+    assert [(line["event"], line["log_level"]) for line in said] == [("changefeed is new", "info")]
 
 
 @pytest.mark.parametrize(("spaces", "is_refused"), [([], True), ([("other",)], False)])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from importlib.metadata import version
 from types import SimpleNamespace
 from typing import Any, cast
 from unittest import mock
@@ -21,7 +22,7 @@ from applier.pipeline.requests import Requests
 from applier.pipeline.schema_changes import moved_names
 from applier.pipeline.state import State
 from applier.pipeline.step import Pipeline
-from applier.sink.control.rows import TableRequest
+from applier.sink.control.rows import TableRequest, open_requests, request_rows
 from applier.sink.iceberg.clock import Clock
 from applier.ways_out import WaysOut
 
@@ -94,6 +95,26 @@ def test_what_the_holder_itself_asks_for_is_kept_in_the_checkpoint_alone(monkeyp
 
     assert state.control is None
     keep.assert_called_once_with(Cut(), None, {"one": outcome})
+
+
+def test_a_request_of_a_later_version_is_refused_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The process goes on as it was; the refusal is kept as the outcome, so the command that waits for it ends."""
+    live = {ORDERS: LIVE}
+    found = requests(dict(live))
+    state, keep = cast("Any", found.main.state), mock.Mock()
+    monkeypatch.setattr("applier.pipeline.tables.completeness.kept", lambda *_: Cut())
+    state.keep = keep
+    rows = request_rows(TableRequest("one", cast("Any", "polish"), ("shop.*",), "", "me"))
+
+    [request] = open_requests(rows.to_pylist())
+    outcome = found.carry_out(request)
+
+    assert wording.outcome(outcome) == (
+        f"refused: A request of kind polish is not known to applier {version('applier')}, which has the changefeed: "
+        "end it, and start `applier run -c applier.toml` of the version that asked; then give the command again."
+    )
+    keep.assert_called_once_with(Cut(), None, {"one": outcome})
+    assert state.completeness == live
 
 
 def test_tables_that_resume_together_do_so_or_not_at_all() -> None:

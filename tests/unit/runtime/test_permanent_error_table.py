@@ -9,6 +9,7 @@ import pytest
 from applier.runtime.permanent_errors import (
     CATALOG,
     KAFKA,
+    OPENING,
     SPARK,
     TABLE,
     Cause,
@@ -35,7 +36,11 @@ READ = "give this user the right Read on the topic"
 NO_SASL = "this listener takes no log-in by SASL"
 OPTIONS = "check the kafka.* options"
 EXPIRED = "the keys of the storage have expired, or it does not know them: renew s3.access-key-id of [catalog]"
+KEYS_OF_CATALOG = "[catalog] does not open with these keys"
+BUNDLE = "give Spark the jar that is missing"
+REGION = 'set the region of AWS as "client.region" under [catalog]'
 SCHEME = "check the scheme of catalog.warehouse"
+NOWHERE = "there is no REST catalog, or no OAuth2 server, at that address: correct uri and oauth2-server-uri"
 
 LASTING: dict[tuple[System, str], list[str]] = {
     ("java", MISSING): [
@@ -69,16 +74,24 @@ LASTING: dict[tuple[System, str], list[str]] = {
     ("jdbc", DRIVER): ["SQLException 08001"],
     ("jdbc", RIGHTS): ["SQLSTATE 28", "SQLSTATE 42501", "SQLITE_READONLY", "SQLITE_PERM", "SQLITE_AUTH"],
     ("jdbc", NAMED): ["SQLSTATE 42", "SQLSTATE 3D", "SQLITE_NOTADB", "SQLITE_CORRUPT"],
-    ("rest", RIGHTS): ["NotAuthorizedException", "ForbiddenException", "HTTP 401", "HTTP 403"],
-    ("rest", NAMED): [
-        "BadRequestException", "UnsupportedFormatVersion", "NoSuchWarehouseException", "HTTP 400", "HTTP 404",
-        "HTTP 405",
+    ("rest", RIGHTS): [
+        "NotAuthorizedException", "ForbiddenException", "NessieNotAuthorizedException", "NessieForbiddenException",
+        "HTTP 401", "HTTP 403",
     ],
+    ("rest", NAMED): [
+        "BadRequestException", "UnsupportedFormatVersion", "NoSuchWarehouseException", "HTTP 400", "HTTP 405",
+    ],
+    ("rest", NOWHERE): ["HTTP 404"],
     ("opening", NO_TLS): ["SSLException", "SQLSTATE 08004"],
-    ("opening", NAMED): ["FileNotFoundException"],
+    ("opening", NAMED): ["FileNotFoundException", "NoSuchNamespaceException"],
+    ("opening", KEYS_OF_CATALOG): [
+        "IllegalArgumentException", "NumberFormatException", "URISyntaxException", "ValidationException",
+    ],
+    ("opening", BUNDLE): ["NoClassDefFoundError", "ClassNotFoundException", "NoSuchMethodException"],
+    ("opening", REGION): ["SdkClientException"],
     ("storage", RIGHTS): [
         "AccessControlException", "AccessDeniedException", "AuthorizationException", "AWS AccessDenied",
-        "AWS SignatureDoesNotMatch", "AWS 401", "AWS 403",
+        "AWS SignatureDoesNotMatch", "AWS InvalidSignature", "AWS 401", "AWS 403",
     ],
     ("storage", NAMED): [
         "NoSuchBucketException", "AWS NoSuchBucket", "AWS PermanentRedirect", "AWS AuthorizationHeaderMalformed",
@@ -86,6 +99,7 @@ LASTING: dict[tuple[System, str], list[str]] = {
     ],
     ("storage", EXPIRED): [
         "AWS ExpiredToken", "AWS TokenRefreshRequired", "AWS RequestExpired", "AWS InvalidAccessKeyId",
+        "AWS UnrecognizedClient",
     ],
     ("storage", SCHEME): ["UnsupportedFileSystemException"],
     ("spark", MISSING): ["DATA_SOURCE_NOT_FOUND"],
@@ -149,6 +163,14 @@ def test_keys_that_the_configuration_does_not_give_are_asked_with_again(
     assert refusal("Cannot do it", [cause(entry)], ("storage",)) is None
 
 
+def test_the_keys_of_glue_are_never_those_of_the_configuration(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its client takes none of it: to name those of the files would send a user to keys that are well."""
+    monkeypatch.setattr(KEYS, "given", ("s3.access-key-id",))
+
+    for code in ("AWS ExpiredTokenException", "AWS UnrecognizedClientException"):
+        assert refusal("Cannot do it", [Cause("GlueException", code, "said")], CATALOG) is None
+
+
 @pytest.mark.parametrize(
     ("system", "entry"), [(system, entry) for system, entries in PASSING.items() for entry in entries]
 )
@@ -170,6 +192,53 @@ def test_each_entry_of_the_table_has_a_test() -> None:
 def test_an_unknown_class_is_asked_again(systems: tuple[System, ...]) -> None:
     """What the table does not name may pass, within the limit."""
     assert refusal("Cannot do it", [Cause("NeverSeenException", "", "said")], systems) is None
+
+
+@pytest.mark.parametrize(
+    ("chain", "hint"),
+    [
+        (
+            [
+                Cause(
+                    "IllegalArgumentException",
+                    "",
+                    "Cannot initialize JDBCCatalog because warehousePath must not be null",
+                )
+            ],
+            KEYS_OF_CATALOG,
+        ),
+        ([Cause("NumberFormatException", "", 'For input string: "abc"')], KEYS_OF_CATALOG),
+        (
+            [
+                Cause("RESTException", "", "Failed to create request URI from base not a uri"),
+                Cause("IllegalArgumentException", "", "Illegal character in path at index 3: not a uri"),
+                Cause("URISyntaxException", "", "Illegal character in path at index 3: not a uri"),
+            ],
+            KEYS_OF_CATALOG,
+        ),
+        (
+            [
+                Cause("IllegalArgumentException", "", "Cannot initialize FileIO implementation org.x.No"),
+                Cause("NoSuchMethodException", "", "Missing org.x.No"),
+            ],
+            BUNDLE,
+        ),
+        (
+            [
+                Cause("IllegalArgumentException", "", "java.net.UnknownHostException: namenode"),
+                Cause("UnknownHostException", "", "namenode"),
+            ],
+            None,
+        ),
+    ],
+)
+def test_a_key_of_the_catalog_that_is_wrong_is_no_outage(chain: list[Cause], hint: str | None) -> None:
+    """As Iceberg 1.10 raises them where a catalog is opened; a host that does not resolve may pass."""
+    found = refusal("Catalog lake cannot be opened", chain, OPENING)
+
+    assert (found and found.hint.startswith(hint or "?")) == (None if hint is None else True)
+    # Later calls are about tables, which such a class may refuse.
+    assert hint == MISSING or refusal("Cannot create table a.b", chain, CATALOG) is None
 
 
 def test_the_text_of_an_answer_decides_nothing() -> None:

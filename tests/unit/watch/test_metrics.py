@@ -6,8 +6,10 @@ import re
 import subprocess
 import time
 from collections import Counter
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, cast, get_args
 
 import pytest
@@ -18,7 +20,7 @@ from applier.changefeed.completeness import LIVE, Completeness, Reason, Why
 from applier.changefeed.table import TableName
 from applier.changefeed.ts import from_unix_ms
 from applier.config import settings
-from applier.errors import TableMismatch
+from applier.errors import TableMismatch, TransientError
 from applier.pipeline.state import State
 from applier.pipeline.step import Pipeline, Step
 from applier.runtime.logs import Stage, StatusLine
@@ -110,6 +112,28 @@ class FakeWriter:
 
 
 @dataclass
+class FakeTargets:
+    """The tables of the process, and a catalog that lists what `listed` returns."""
+
+    writers: list[FakeWriter]
+    kept: dict[tuple[str, ...], int] = field(default_factory=dict)
+    listed: Callable[[tuple[str, ...]], list[tuple[str, ...]]] = lambda _: []
+
+    @property
+    def catalog(self) -> Any:
+        """A catalog."""
+        return SimpleNamespace(list=self.listed)
+
+    def identifier(self, name: TableName) -> tuple[str, ...]:
+        """Where a table goes."""
+        return tuple(name)
+
+    def side_by_side(self, work: Callable[[Any], Any], items: Sequence[Any]) -> list[Any]:
+        """One after the other."""
+        return [work(item) for item in items]
+
+
+@dataclass
 class Shop:
     """A changefeed with two tables, as its process sees it."""
 
@@ -117,6 +141,9 @@ class Shop:
     control: FakeControl
     state: State
     writers: list[FakeWriter]
+
+    def __post_init__(self) -> None:
+        self.targets = FakeTargets(self.writers)
 
     def begin(self) -> None:
         """Take the changefeed."""
@@ -131,10 +158,8 @@ class Shop:
     @property
     def pipeline(self) -> Pipeline:
         """What the board looks at."""
-        targets = cast("Any", type("Targets", (), {"writers": self.writers}))
-        return cast(
-            "Pipeline", type("Fake", (), {"state": self.state, "targets": targets, "config": self.board.config})
-        )
+        known = {"state": self.state, "targets": self.targets, "config": self.board.config}
+        return cast("Pipeline", SimpleNamespace(**known))
 
     def value(self, name: str, **labels: str) -> float | None:
         """A sample of the metrics, as they would be scraped now."""
@@ -373,6 +398,59 @@ def test_a_dropped_table_vanishes(shop: Shop) -> None:
     text = shop.board.metrics.text().decode()
     assert 'table="shop.orders"' not in text
     assert 'table="shop.users"' in text
+
+
+def test_dropped_tables_that_are_kept_are_counted_and_named(shop: Shop) -> None:
+    """Those of before by one listing for a start, those of now as their DDL are applied; the verdict stays."""
+    asked: list[tuple[str, ...]] = []
+
+    def listed(namespace: tuple[str, ...]) -> list[tuple[str, ...]]:
+        asked.append(namespace)
+        names = ("orders", "orders_dropped_5", "orders_dropped_9", "foreign", "foreign_dropped_5", "users_dropped_x")
+        return [(*namespace, name) for name in names]
+
+    shop.targets.listed = listed
+    shop.state.versions[TableName("shop", "ratings"), 1] = cast("Any", None)
+    shop.targets.kept["shop", "ratings"] = 7
+    assert shop.value("dropped_tables") is None
+    shop.begin()
+    shop.step()
+    shop.step()
+    report = shop.board.view().report
+    assert report.dropped is not None
+    assert [(it.table, it.iceberg, it.dropped_ts, it.rows) for it in report.dropped] == [
+        ("shop.orders", "shop.orders_dropped_5", 5, None),
+        ("shop.orders", "shop.orders_dropped_9", 9, None),
+        ("shop.ratings", "shop.ratings", 7, None),
+    ]
+    assert (shop.value("dropped_tables"), report.verdict, asked) == (3, "fresh", [("shop",)])
+
+    shop.targets.kept["shop", "orders"] = 11
+    shop.step()
+    assert shop.value("dropped_tables") == 3, "its DROP is in no checkpoint yet: it is among the tables"
+    shop.state.checkpoint = replace(shop.state.checkpoint, tables={USERS: Tracked(1, completeness=LIVE)})
+    shop.state.versions[ORDERS, 1] = cast("Any", None)
+    shop.step()
+    assert shop.value("dropped_tables") == 4
+    del shop.targets.kept["shop", "ratings"]
+    shop.step()
+    assert (shop.value("dropped_tables"), asked) == (3, [("shop",)])
+
+
+def test_dropped_tables_are_unknown_where_the_catalog_does_not_list_its_tables(shop: Shop) -> None:
+    """No series says that there are none, and everything else is shown."""
+
+    def listed(namespace: tuple[str, ...]) -> list[tuple[str, ...]]:
+        raise TransientError(f"Cannot list namespace {namespace}.")
+
+    shop.targets.listed = listed
+    shop.targets.kept["shop", "users"] = 7
+    shop.begin()
+    shop.step()
+
+    assert shop.board.view().report.dropped is None
+    assert shop.value("dropped_tables") is None
+    assert (shop.value("fresh"), shop.value("steps_total")) == (1, 1)
 
 
 def test_ddl_are_counted_by_what_became_of_them(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -165,6 +165,19 @@ public class CachingFileIO implements DelegateFileIO, SupportsStorageCredentials
     }
   }
 
+  /** Let what waits to be deleted go with the keys of a FileIO that takes the place of another one. */
+  public static void replace(FileIO former, FileIO next) {
+    if (former instanceof CachingFileIO && next instanceof CachingFileIO) {
+      List old;
+      synchronized (OLD) {
+        old = (List) OLD.remove(((CachingFileIO) former).inner);
+      }
+      if (old != null) {
+        deleteLater(((CachingFileIO) next).inner, old);
+      }
+    }
+  }
+
   /** Delete what waits to be deleted, as far as the storage answers within some seconds. */
   public static void deleteOld() throws InterruptedException {
     List deletions = new ArrayList();

@@ -205,6 +205,32 @@ def test_an_unknown_value_of_existing_rows_is_refused(orders: World) -> None:
     assert answer.ways_out
 
 
+@pytest.mark.parametrize(
+    ("upstream", "printed"),
+    [
+        (
+            {},
+            "run `applier load -c applier.toml --from DIR --tables 'shop.orders'`; or leave it out in tables.include.",
+        ),
+        (
+            {"url": "mysql://reader@tidb:4000"},
+            "Run `applier load -c applier.toml --tables 'shop.orders'`; or leave it out in tables.include.",
+        ),
+    ],
+)
+def test_the_way_out_reads_rows_from_where_the_configuration_has_them(
+    orders: World, upstream: dict[str, str], printed: str
+) -> None:
+    """No export is asked for where a TiDB is named."""
+    orders.raw["upstream"] = upstream
+
+    answer = answer_to(orders, "ALTER TABLE shop.orders TRUNCATE PARTITION p")
+
+    assert answer.outcome == "refused"
+    assert answer.ways_out[0].endswith(printed)
+    assert ("tiup dumpling" in answer.ways_out[0]) == (not upstream)
+
+
 def test_a_value_that_tidb_is_asked_for_is_not_refused(orders: World) -> None:
     """With `upstream.url`, save in offset order, where the rows of the table may be newer than the statement."""
     orders.raw["upstream"] = {"url": "mysql://reader@tidb:4000"}

@@ -199,6 +199,24 @@ def test_topics_that_cannot_be_reached_stop_it(tmp_path: Path, monkeypatch: pyte
         (Answers(KAFKA, protocol="opn"), "--protocol opn is not known, did you mean open?"),
         (Answers(KAFKA, catalog={"type": "jbdc"}), "--catalog jbdc is not known, did you mean jdbc?"),
         (
+            Answers(KAFKA, catalog={"type": "rest", "warehouse": "lake"}),
+            (
+                "--catalog rest needs --uri as well: address of the catalog, such as jdbc:postgresql://host/lake or "
+                "https://host."
+            ),
+        ),
+        (
+            Answers(KAFKA, catalog={"type": "hadoop"}),
+            (
+                "--catalog hadoop needs --warehouse as well: where tables are stored, such as s3://bucket/lake; or its "
+                "name."
+            ),
+        ),
+        (
+            Answers(KAFKA, catalog={"type": "hadoop", "warehous": "lake"}),
+            "--catalog-option warehous: unknown key, did you mean --warehouse?",
+        ),
+        (
             Answers(KAFKA, registry="https://me:secret@registry"),
             "--registry holds a password. Put it into an environment variable, and write ${NAME} in its place.",
         ),

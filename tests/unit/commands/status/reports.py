@@ -21,6 +21,7 @@ from applier.commands.status.render import Choice, render
 from applier.watch import compose
 from applier.watch.report import (
     DdlReport,
+    DroppedTable,
     HolderReport,
     LetterReport,
     PartitionProgress,
@@ -50,6 +51,12 @@ def lacking(name: TableName, known: Completeness, **changes: Any) -> TableProgre
     """A table that is not whole, with what `status` says about it."""
     because, way_out = wording.sentence(name, known), WaysOut().of([name], known)
     return table(str(name), state=known.shown, because=because, way_out=way_out, cut_snapshot_id=None, **changes)
+
+
+def dropped(name: str, at: int, *, aside: bool = True) -> DroppedTable:
+    """A table that was dropped upstream and is kept, beside another one that has its name, or under its name."""
+    place = f"{name}_dropped_{at}" if aside else name
+    return DroppedTable(name, place, at, TRUE, WaysOut.of_dropped(f"lake.{place}"), 1200, 1)
 
 
 def fresh() -> StatusReport:
@@ -107,6 +114,7 @@ def stale() -> StatusReport:
         schema_changes=(DdlReport(TS, TRUE, "shop.table_1", "modify-column", "pending", "It narrows.", ddl, NOW),),
         dead_letters=(LetterReport("shop", 0, 7, "Cannot decode message", 119, NOW),),
         dead_letter_count=3,
+        dropped=(dropped("shop.lines", TS), dropped("shop.lines", TS - 1), dropped("shop.old", TS, aside=False)),
         notes=(Trouble("3 messages were set aside as dead letters."),),
     )
     return judged_with(report, {orders: parked, users: incomplete(Why.NO_CREATE)})

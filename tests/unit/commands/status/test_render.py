@@ -17,7 +17,19 @@ from applier import cli
 from applier.commands.status.render import Choice, render, watching
 from applier.errors import ConfigError, TransientError
 from applier.watch.report import StatusReport, Trouble
-from tests.unit.commands.status.reports import CAPTURES, CASES, WIDTHS, captured, fresh, many, never, stale
+from applier.ways_out import WaysOut
+from tests.unit.commands.status.reports import (
+    CAPTURES,
+    CASES,
+    TS,
+    WIDTHS,
+    captured,
+    dropped,
+    fresh,
+    many,
+    never,
+    stale,
+)
 
 
 @pytest.mark.parametrize("width", WIDTHS)
@@ -45,6 +57,17 @@ def test_each_command_is_a_line_to_copy() -> None:
 
     assert f"\n    {call}\n" in shown
     assert f"\n    {adopt}\n" in shown
+
+
+@pytest.mark.parametrize("place", ["lake.shop.`my-table`", "`my-lake`.`a.b`.`c``d`", "`1`.a.`it's`"])
+def test_a_quoted_name_breaks_no_command(place: str) -> None:
+    """Each of the two that a dropped table has is a line of its own."""
+    report = replace(fresh(), dropped=(replace(dropped("shop.x", TS), way_out=WaysOut.of_dropped(place)),))
+
+    shown = _shown(report, choice=Choice(tables=("shop.x",)))
+
+    assert f"\n    ALTER TABLE {place} RENAME TO NAME\n" in shown
+    assert f"\n    DROP TABLE {place} PURGE\n" in shown
 
 
 def test_a_refused_ddl_is_listed_while_it_holds_a_table_up() -> None:
@@ -95,6 +118,23 @@ def test_the_tables_of_the_rules_are_listed() -> None:
     assert _shown(many(), choice=Choice(tables=("shop.table_000?",))).count(" in step ") == 10
     with pytest.raises(ConfigError, match="--tables shop.nothing: the changefeed has no such table"):
         _shown(many(), choice=Choice(tables=("shop.nothing",)))
+
+
+def test_a_dropped_table_is_shown_with_what_becomes_of_it() -> None:
+    """By a line where no tables are asked for, in full by its name, also where no table has that name now."""
+    every = tuple(dropped("shop.gone", TS + at) for at in range(12))
+    report = replace(fresh(), dropped=every)
+
+    assert f"\n12 dropped tables are kept\n  shop.gone, dropped at 2026-11-25 12:00:17 (commit ts {TS + 11}), as " in (
+        _shown(report)
+    )
+    assert "\n  … and 2 more; how each comes back, is renamed or is removed:\n    applier status -c " in _shown(report)
+    assert "PURGE" not in _shown(report)
+    asked = _shown(report, choice=Choice(tables=("shop.gone",)))
+    assert asked.count("    DROP TABLE lake.shop.gone_dropped_") == 12
+    assert "shop.table_1" not in asked.partition("The newest steps")[0]
+    assert "kept" not in _shown(report, choice=Choice(tables=("shop.table_1",)))
+    assert "dropped" not in _shown(replace(report, dropped=()))
 
 
 def test_a_thousand_tables_in_step_are_a_line() -> None:

@@ -22,9 +22,9 @@ from applier.changefeed.checkpoint import Checkpoint, Cut, Holder, Lease, Stop, 
 from applier.changefeed.completeness import LIVE, Completeness, Reason, Why, incomplete
 from applier.changefeed.message import TopicPartition
 from applier.changefeed.position import FeedPosition, Reading
-from applier.changefeed.table import TableName
+from applier.changefeed.table import TableName, TableVersion
 from applier.changefeed.ts import from_unix_ms, unix_ms
-from applier.commands import control_reader
+from applier.commands import catalog_reader, control_reader
 from applier.commands.ddl import listed
 from applier.commands.status.command import status
 from applier.commands.status.render import render
@@ -304,6 +304,80 @@ def test_a_feed_in_offset_order_goes_by_the_sign_of_life(lake: Lake) -> None:
     assert (lake.status(31).resolved_ts, lake.status(31).lag_seconds, lake.status(31).exit_code) == (None, 30.0, 0)
     (sentence,) = told(lake.status(400).stale)
     assert sentence.startswith("The tables are 7 min behind (the last sign of life), more than 5 min. Hint: start")
+
+
+def test_dropped_tables_that_are_kept_are_listed(lake: Lake) -> None:
+    """Two of one name beside the table that has it, one of a dropped database, one under its name; no other table."""
+    lake.checkpoint(lake.orders(1))
+    gone = (TableName("shop", "ratings"), TableName("old", "items"), TableName("shop", "forgotten"))
+    lake.write("table_versions", version_rows([TableVersion(name, 1, ()) for name in (ORDERS, *gone)], 3))
+    stamp = {"applier.changefeed": "shop", "applier.epoch": "3", "applier.resolved-ts": str(TS)}
+    made = {
+        ("shop", "orders_dropped_5"): {**stamp, "applier.dropped-at": "5"},
+        ("shop", "orders_dropped_9"): {**stamp, "applier.dropped-at": "9"},
+        ("shop", "ratings"): {**stamp, "applier.dropped-at": "7"},
+        ("old", "items"): {**stamp, "applier.dropped-at": "8"},
+        ("shop", "orders_dropped_6"): {**stamp, "applier.changefeed": "other", "applier.dropped-at": "6"},
+        ("shop", "forgotten"): {},
+        ("shop", "foreign_dropped_7"): {**stamp, "applier.dropped-at": "7"},
+    }
+    for rows, (name, properties) in enumerate(made.items(), 1):
+        lake.world.create(name, {"id": pa.int64()}, rows=rows, properties=properties)
+
+    found = lake.status()
+
+    assert found.dropped is not None
+    assert [(it.table, it.iceberg, it.dropped_ts, it.rows, it.files) for it in found.dropped] == [
+        ("old.items", "old.items", 8, 4, 1),
+        ("shop.orders", "shop.orders_dropped_5", 5, 1, 1),
+        ("shop.orders", "shop.orders_dropped_9", 9, 2, 1),
+        ("shop.ratings", "shop.ratings", 7, 3, 1),
+    ]
+    assert found.dropped[1].dropped == "1970-01-01T00:00:00.000+00:00"
+    assert "`DROP TABLE lake.shop.orders_dropped_5 PURGE`" in found.dropped[1].way_out
+    assert (found.exit_code, [it.table for it in found.tables], found.notes) == (0, ["shop.orders"], ())
+    assert json.loads(found.to_json())["dropped"][1]["dropped_ts"] == "5"
+
+    lake.catalog.drop_table(("shop", "ratings"))
+    lake.catalog.rename_table(("shop", "orders_dropped_5"), ("shop", "mine"))
+    again = lake.status().dropped
+    assert again is not None
+    assert [it.iceberg for it in again] == ["old.items", "shop.orders_dropped_9"]
+
+
+def test_only_tables_that_a_dropped_one_may_be_are_loaded(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each namespace is listed once, and what others have there is left alone."""
+    lake.checkpoint(lake.orders(1))
+    for name in ("a", "b_dropped_7", "orders_dropped_5"):
+        lake.world.create(("shop", name), {"id": pa.int64()})
+    loaded: list[str] = []
+    load = catalog_reader.Lake.table
+
+    def seen(self: catalog_reader.Lake, identifier: tuple[str, ...]) -> catalog_reader.LakeTable | None:
+        loaded.append(".".join(identifier))
+        return load(self, identifier)
+
+    monkeypatch.setattr(catalog_reader.Lake, "table", seen)
+
+    assert lake.status().dropped == ()
+    assert [name for name in loaded if name.startswith("shop.")] == ["shop.orders", "shop.orders_dropped_5"]
+
+
+def test_dropped_tables_are_unknown_where_the_catalog_does_not_list_its_tables(
+    lake: Lake, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """`status` says so in a note, and the rest stands."""
+    lake.checkpoint(lake.orders(1))
+    monkeypatch.setattr(SqlCatalog, "list_tables", lambda *_: (_ for _ in ()).throw(PermissionError("no")))
+
+    found = lake.status()
+
+    assert (found.dropped, found.verdict, found.exit_code) == (None, "fresh", 0)
+    (note,) = told(found.notes)
+    assert note.startswith(
+        "Which dropped tables are kept is not known: Cannot list the tables of namespace shop of catalog lake ("
+    )
+    assert json.loads(found.to_json())["dropped"] is None
 
 
 def test_a_changefeed_that_never_ran_is_stale(lake: Lake, tmp_path: Path) -> None:
@@ -739,6 +813,8 @@ def test_the_keys_of_the_json_do_not_depend_on_what_is_there(lake: Lake) -> None
 def test_the_keys_of_the_json_are_explained(lake: Lake) -> None:
     """docs/output.md has each key, nested ones too."""
     lake.checkpoint(lake.orders(1))
+    stamp = {"applier.changefeed": "shop", "applier.epoch": "3", "applier.resolved-ts": "7", "applier.dropped-at": "5"}
+    lake.world.create(("shop", "orders_dropped_5"), {"id": pa.int64()}, properties=stamp)
     lake.write("schema_changes", decision_rows([SchemaDecision(TS, ORDERS, "…", "x", "applied")], 3))
     lake.write("dead_letters", letter_rows([DeadLetter("shop", 0, 7, None, None, None, "e", 1)], 3))
     page = (Path(__file__).parents[4] / "docs/output.md").read_text(encoding="utf-8")

@@ -192,7 +192,7 @@ def test_a_catalog_of_a_java_class_may_have_any_type(tmp_path: Path) -> None:
     assert load(file).catalog.properties["catalog-impl"] == "org.example.Catalog"
 
 
-@pytest.mark.parametrize("kind", ["hive", "glue", "nessie", "bigquery"])
+@pytest.mark.parametrize("kind", ["hive", "nessie", "bigquery"])
 def test_keys_that_files_of_another_system_may_hold_are_not_asked_for(tmp_path: Path, kind: str) -> None:
     """Hive's address and AWS's settings need not be here, and keys that are like no known one go to the catalog."""
     file = tmp_path / "applier.toml"
@@ -200,6 +200,36 @@ def test_keys_that_files_of_another_system_may_hold_are_not_asked_for(tmp_path: 
     file.write_text(WELL[: WELL.index("[catalog]")] + section)
 
     assert load(file).catalog.properties == {"type": kind, "client.region": "eu-west-1"}
+
+
+_GLUE = WELL[: WELL.index('type = "jdbc"')] + 'type = "glue"\nwarehouse = "s3://bucket/lake"\n'
+
+
+def test_glue_takes_the_files_of_s3_unless_others_are_named(tmp_path: Path) -> None:
+    """Its region may come from the environment, its warehouse from nowhere else."""
+    file = tmp_path / "applier.toml"
+    file.write_text(_GLUE, encoding="utf-8")
+    found = load(file).catalog.properties
+
+    assert found.pop("io-impl") == "org.apache.iceberg.aws.s3.S3FileIO"
+    assert found == {"type": "glue", "warehouse": "s3://bucket/lake"}
+    file.write_text(_GLUE + 'io-impl = "org.example.Files"\n', encoding="utf-8")
+    assert load(file).catalog.properties["io-impl"] == "org.example.Files"
+    assert problems(tmp_path, _GLUE.replace('warehouse = "s3://bucket/lake"\n', "")) == [
+        "applier.toml:6: catalog.warehouse: missing."
+    ]
+
+
+def test_names_that_glue_never_takes_are_refused_at_once(tmp_path: Path) -> None:
+    """A name of two levels, and one of the control tables; where Glue's client checks no names, the second may do."""
+    route = '[tables]\nroute = "lake.{database}.{table}"\n'
+    assert problems(tmp_path, _GLUE.replace('"shop"', '"My-Shop"') + route) == [
+        "applier.toml:2: changefeed.name: Glue takes lower-case letters, digits and underscores alone.",
+        "applier.toml:11: tables.route: Glue has one level of namespaces: give it one dot, as in {database}.{table}.",
+    ]
+    file = tmp_path / "applier.toml"
+    file.write_text(_GLUE.replace('"shop"', '"my-shop"') + '"glue.skip-name-validation" = true\n', encoding="utf-8")
+    assert load(file).changefeed.name == "my-shop"
 
 
 def test_a_login_that_java_has_is_not_asked_for(tmp_path: Path) -> None:

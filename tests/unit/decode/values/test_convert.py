@@ -143,7 +143,7 @@ def test_a_double_of_more_digits_than_the_decimal_has_is_refused(values: Any) ->
     """The column has another scale upstream, and no DDL tells of it: rounded, each row would pass for whole."""
     with pytest.raises(ValueRefused, match=r"cannot be read as decimal\(5,2\)") as refused:
         convert(values, ColumnType("decimal", length=5, scale=2))
-    assert "load the table again from a new export" in refused.value.hint
+    assert "load the table again, with `applier load" in refused.value.hint
 
 
 @pytest.mark.parametrize("column", sorted({item[0].name for item in ACCEPTED}))

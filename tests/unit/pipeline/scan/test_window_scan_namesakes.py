@@ -126,7 +126,7 @@ def test_a_namesake_that_is_left_out_is_one_that_a_row_may_be_of() -> None:
     assert "Avro record my_db.t may stand for each of my-db.t, my_db.t: Avro gives them one name." in told.what
     assert told.hint == (
         "rename all of these tables but one upstream, or let TiCDC send each to a topic of its own (a [sink] "
-        "dispatcher); then load what is parked from a new export, with `applier load -c FILE --from DIR "
+        "dispatcher); then load what is parked, with `applier load -c FILE --from DIR "
         "--tables TABLE`."
     )
     assert found.error is None

@@ -28,6 +28,9 @@ SCHEMA = TableSchema.parse(schema_json(pa.schema({"id": pa.int64()}), ["id"]))
 class CompactedTable(FakeTable):
     """A table that another writer compacts, and cleans up, while a commit is planned."""
 
+    handle: object = None
+    is_stale = False
+
     def __init__(self, folder: Path) -> None:
         super().__init__(Snapshot(1, "append", OURS))
         self.schema = SCHEMA
@@ -71,3 +74,32 @@ def test_a_plan_that_fails_as_its_head_was_compacted_is_made_again(
 
     assert sent == [([], 2)]
     assert work.snapshot_id == writer.head == 3
+
+
+@pytest.mark.parametrize("where", ["plan", "commit"])
+def test_a_table_whose_keys_are_refused_is_loaded_before_they_are_used(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, where: str
+) -> None:
+    """The storage is opened with the new ones, and no step fails."""
+    table, opened = CompactedTable(tmp_path), list[object]()
+    table.snapshots = [Snapshot(2, "append", OURS)]
+
+    def refresh() -> None:
+        table.handle, table.is_stale = "of the new keys", False
+
+    def storage_for(loaded: CompactedTable) -> LocalStorage:
+        opened.append(loaded.handle)
+        return LocalStorage()
+
+    monkeypatch.setattr(table, "refresh", refresh)
+    monkeypatch.setattr(table_writer, "storage_for", storage_for)
+    monkeypatch.setattr(committer, "changed", lambda *_: None)
+    writer = TableWriter(cast("Table", table), "feed", 1)
+
+    table.is_stale = True
+    if where == "plan":
+        writer.plan(["id"], exact=True)
+    else:
+        next(writer.attempts(CommitWork(), Stamp("feed", 1, 20)))
+
+    assert opened == [None, "of the new keys"]

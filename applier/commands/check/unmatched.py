@@ -1,0 +1,40 @@
+"""Patterns of tables, and columns of layouts, that fit nothing that was seen: misspelt ones, mostly."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Collection, Iterator, Mapping
+
+from applier.changefeed.filter import TablePattern
+from applier.changefeed.table import TableName, fold
+from applier.config.section import nearest
+from applier.config.settings import TablesSection
+
+_SHOWN = 3
+
+
+def unmatched(tables: TablesSection, seen: Mapping[TableName, Collection[str]]) -> Iterator[str]:
+    """A sentence for each; none where no table was seen.
+
+    Args:
+        tables: What the configuration says of tables.
+        seen: The tables that are known, with their columns; () where they are not known.
+    """
+    patterns = {f'tables.include "{text}"': text for text in tables.include if not text.lstrip().startswith("!")}
+    patterns |= {f'[tables."{text}"]': text for text in tables.layouts}
+    for key, text in patterns.items() if seen else ():
+        if not any(TablePattern(text).names(name) for name in seen):
+            names = sorted(map(str, seen))
+            near = difflib.get_close_matches(text, names, n=_SHOWN, cutoff=0.3) or names[:_SHOWN]
+            there = f"Seen are {', '.join(near)}: correct it, unless its tables are to come."
+            yield f"{key} fits no table seen so far. {there}"
+    for name, columns in seen.items():
+        layout = tables.layout_of(name)
+        known = {fold(column): column for column in columns}
+        if layout is None or not known:
+            continue
+        named = [*(each.column for each in layout.partition or ()), *(each.column for each in layout.sort or ())]
+        for column in dict.fromkeys(each for each in named if fold(each) not in known):
+            near_one = nearest(column, known)
+            hint = f"did you mean {known[near_one]}?" if near_one else f"its columns are {', '.join(columns)}."
+            yield f"The layout of {name} names column {column}, which the table lacks: {hint}"
