@@ -73,6 +73,8 @@ def _facts(report: StatusReport) -> dict[str, Any]:
     facts = asdict(report)
     for table in facts["tables"]:
         del table["lag_seconds"], table["commit_age_seconds"]
+    for table in facts["dropped"] or ():
+        del table["rows"], table["files"]  # A process that has dropped a table does not look at it again.
     # The two look at clocks of their own, so the age of the tables and what it makes of them differ.
     del facts["pace"]
     for kind in ("stale", "notes"):

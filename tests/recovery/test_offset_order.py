@@ -309,7 +309,7 @@ def test_a_table_that_was_rolled_back_in_the_same_epoch_is_refused(spark: SparkS
     shown = rf'it is stamped with epoch \d and .*"0:{len(feed.records)}".*, but shows epoch \d and .*"0:5"'
     with pytest.raises(
         TableMismatch,
-        match=rf"was rolled back by hand: {shown}.*system.set_current_snapshot.*`applier resume -c FILE ",
+        match=rf"was rolled back by hand: {shown}.*system.set_current_snapshot.*`applier resume -c ",
     ):
         lab.start().hold_to_checkpoint()
     writer.table.handle.manageSnapshots().setCurrentSnapshot(newest.id).commit()
