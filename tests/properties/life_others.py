@@ -18,6 +18,8 @@ _LAYOUTS: tuple[Mapping[str, Any], ...] = (
     {"partition_by": ["bucket(2, id)"]},
     {"partition_by": ["id"], "sort_by": []},
     {"partition_by": [], "sort_by": ["id desc"]},
+    {"metadata": ["_commit_ts", "_op"]},
+    {"partition_by": ["bucket(2, id)"], "metadata": ["_source_table", "_commit_time"]},
     {"sort_by": ["id"], "properties": {"write.parquet.compression-codec": "zstd"}},
 )
 """All by the one column that no DDL takes away: a load of a table into a layout that does not fit it is refused."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
+from typing import TypeAlias
 
 import pyarrow as pa
 
@@ -16,7 +17,7 @@ from applier.errors import RELOAD, SchemaChangeRefused
 from applier.sink.commit.committer import Committer
 from applier.sink.commit.stamp import Stamp
 from applier.sink.evolve.rewrite import LiveRows, write_anew
-from applier.sink.format.types import Chunks, Field, TableSchema
+from applier.sink.format.types import Chunks, Field, TableSchema, repeated
 from applier.sink.iceberg.commit import Change
 from applier.sink.iceberg.files import DataFile
 from applier.sink.iceberg.snapshot import Snapshot
@@ -24,6 +25,9 @@ from applier.sink.iceberg.table import Table
 
 Chosen = Callable[[pa.Table], pa.BooleanArray]
 """Decides which rows move: takes rows in all columns of their table, returns one boolean a row."""
+
+_Pair: TypeAlias = tuple[Field, Field | None]
+"""A column of the target, and that of the source; None where applier added it to the target alone."""
 
 
 def snapshot_before(table: Table, entry: str, value: str) -> int | None:
@@ -61,16 +65,23 @@ def stage_rows(
     """Write the chosen rows of a snapshot (None: no rows) of the source to data files of the target, a bounded part at
     a time; in the columns of the source now, or in those of a `schema` that it had.
 
+    A column that applier added to the target alone is NULL.
+
     Raises:
-        SchemaChangeRefused: The tables do not have the same columns.
+        SchemaChangeRefused: The tables do not have the same columns of upstream.
         TransientError: Catalog or storage did not answer.
     """
-    live, fields = LiveRows(source, snapshot_id), _paired(target, source, schema or source.schema)
-    return write_anew(live, fields, partial(_columns, chosen), target)
+    live, pairs = LiveRows(source, snapshot_id), _paired(target, source, schema or source.schema)
+    fields = [other for _, other in pairs if other is not None]
+    return write_anew(live, fields, partial(_columns, chosen, pairs), target)
 
 
-def _columns(chosen: Chosen | None, rows: pa.Table) -> Sequence[Chunks]:
-    return (rows if chosen is None else rows.filter(chosen(rows))).columns
+def _columns(chosen: Chosen | None, pairs: Sequence[_Pair], rows: pa.Table) -> Sequence[Chunks]:
+    rows = rows if chosen is None else rows.filter(chosen(rows))
+    return [
+        repeated(pa.scalar(None, own.arrow), rows.num_rows) if other is None else rows[other.name]
+        for own, other in pairs
+    ]
 
 
 def replace_rows(table: Table, rows: Callable[[], list[DataFile]], stamp: Stamp) -> int:
@@ -104,14 +115,14 @@ def _is_null(parts: Iterator[pa.Table]) -> bool:
     return all(rows.column(0).null_count == rows.num_rows for rows in parts)
 
 
-def _paired(target: Table, source: Table, schema: TableSchema) -> list[Field]:
-    """For each column of the target that of the source, whose columns are those of a schema."""
-    theirs = {fold(field.name): field for field in schema.fields}
-    ours = target.schema.fields
-    pairs = [(field, theirs.get(fold(field.name))) for field in ours]
-    unlike = [field.name for field, other in pairs if other is None or other.arrow != field.arrow]
-    unlike += sorted(theirs.keys() - {fold(field.name) for field in ours})
+def _paired(target: Table, source: Table, schema: TableSchema) -> list[_Pair]:
+    """Each column of the target with that of the source, whose columns are those of a schema."""
+    ours, theirs = ({fold(field.name): field for field in each.upstream} for each in (target.schema, schema))
+    unlike = [field.name for name, field in ours.items() if name not in theirs or theirs[name].arrow != field.arrow]
+    unlike += sorted(theirs.keys() - ours.keys())
     if unlike:
         what = f"Tables {target} and {source} do not have the same columns ({', '.join(unlike)}), so no rows can move."
         raise SchemaChangeRefused(what, RELOAD)
-    return [other for _, other in pairs if other is not None]
+    added = target.schema.added & schema.added
+    theirs |= {fold(field.name): field for field in schema.fields if field.name in added}
+    return [(field, theirs.get(fold(field.name))) for field in target.schema.fields]
