@@ -47,6 +47,9 @@ _HOSTS = count(1)
 OTHERS = "zz_"
 """How the names of columns begin that other writers add."""
 
+_METADATA = ("_commit_ts", "_commit_time", "_op", "_source_table")
+"""Columns that applier may add to a table."""
+
 
 def swift(spark: SparkSession) -> None:
     """Give the session the catalog `swift`, beside the catalog `lake`; a second call changes nothing."""
@@ -273,9 +276,9 @@ class Lab:
 
 
 def own_rows(table: Table, snapshot_id: int | None = None) -> list[Row]:
-    """The rows of a table, at a snapshot or now, without the columns of other writers."""
+    """The rows of a table, at a snapshot or now, in the columns of upstream."""
     found = table.scan(snapshot_id=snapshot_id).to_arrow()
-    own = [name for name in found.column_names if not name.startswith(OTHERS)]
+    own = [name for name in found.column_names if not name.startswith((OTHERS, *_METADATA))]
     rows: list[Row] = found.select(own).to_pylist()
     return rows
 
