@@ -22,7 +22,7 @@ from applier.sink.iceberg.location import OWN_LOCATION, folder_name, has_uuid, i
 from applier.sink.iceberg.table import MISSING, Table
 from applier.wording import WAY_TO_MOVED_FILES
 
-__all__ = ["Catalog", "JavaError", "PartitionField", "Table"]
+__all__ = ["Catalog", "JavaError", "PartitionField", "Table", "end_rename"]
 
 _LOCATION_REFUSED = (
     "BadRequestException",
@@ -191,8 +191,12 @@ class Catalog:
     def rename(self, identifier: Identifier, to: Identifier) -> None:
         """Give the table another name, also in another namespace. Its files stay where they are."""
         self.ensure_namespace(to[:-1])
-        with translated(f"Cannot rename table {'.'.join(identifier)} to {'.'.join(to)}"):
-            self.handle.renameTable(self._table(identifier), self._table(to))
+        try:
+            with translated(f"Cannot rename table {'.'.join(identifier)} to {'.'.join(to)}"):
+                self.handle.renameTable(self._table(identifier), self._table(to))
+        except JavaError as error:
+            if error.kind != "AlreadyExistsException" or not end_rename(self, identifier, to):
+                raise
 
     def list(self, namespace: tuple[str, ...]) -> list[Identifier]:
         """Tables of a namespace; none if the namespace is missing."""
@@ -290,6 +294,15 @@ class Catalog:
             order = json.dumps(_sort_json(columns, sort))
             builder = builder.withSortOrder(iceberg.SortOrderParser.fromJson(java_schema, order))
         return builder
+
+
+def end_rename(catalog: Catalog, identifier: Identifier, to: Identifier) -> bool:
+    """Take the former name off a table where a rename of two requests (AWS Glue) was cut off; its files stay.
+
+    False where the names are not of one table.
+    """
+    former, table = catalog.load(identifier), catalog.load(to)
+    return former is not None and table is not None and former.uuid == table.uuid and catalog.drop(identifier)
 
 
 def _answer(catalog: Catalog) -> None:
