@@ -46,7 +46,7 @@ _S3_FILES = "org.apache.iceberg.aws.s3.S3FileIO"
 """What a Glue catalog takes where `io-impl` is left out, in the jar that has its client."""
 
 _NEEDED = {"jdbc": ("uri", "warehouse"), "hadoop": ("warehouse",), "rest": ("uri",), "glue": ("warehouse",)}
-"""Keys without which a catalog never opens; those of the other types may come from files of Hive, Hadoop or AWS."""
+"""Keys without which a catalog never opens; those of the other types may come from files of Hive or Hadoop."""
 
 ZeroDates = Literal["null", "stop", "string"]
 Policy = Literal["apply", "ignore", "stop"]
@@ -62,8 +62,8 @@ class CatalogSection(Section):
     """Name of the catalog in Spark."""
     type: str
     """`jdbc`, `rest`, `hive`, `glue`, `hadoop`, `nessie` or `bigquery`. With the key `catalog-impl`, which names a Java
-    class instead, any text. `jdbc` needs the keys `uri` and `warehouse` too, `rest` needs `uri`, and `hadoop`
-    `warehouse`; the other types may find theirs in files of Hive, Hadoop or AWS."""
+    class instead, any text. `jdbc` needs the keys `uri` and `warehouse` too, `rest` needs `uri`, `glue` and
+    `hadoop` need `warehouse`; the other types may find theirs in files of Hive or Hadoop."""
 
     @classmethod
     def unknown(cls, key: str, value: Any) -> tuple[str | None, str] | None:

@@ -7,7 +7,8 @@ import time
 from collections import deque
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from itertools import chain
+from functools import partial
+from itertools import chain, compress
 from typing import cast
 
 from applier import wording
@@ -160,15 +161,18 @@ class Board:
         return TableHead(figures, writer.known, has_cut, trouble)
 
     def _find_aside(self, pipeline: Pipeline) -> None:
-        """Find the kept tables that gave their names away before: one listing of each namespace, once for a start."""
+        """Find the kept tables that gave their names away before: a listing of each namespace, once for a start."""
         targets, places = pipeline.targets, _places(pipeline)
         listings = targets.side_by_side(targets.catalog.list, kept_tables.namespaces(places))
-        targets.kept |= kept_tables.all_aside(chain(*listings), places)
+        found = kept_tables.all_aside(chain(*listings), places)
+        is_kept = partial(kept_tables.is_kept, targets.catalog, self.config.changefeed.name)
+        are_kept = targets.side_by_side(lambda place: is_kept(*place), [*found.items()])
+        targets.kept |= dict(compress(found.items(), are_kept))
         self._take_kept(pipeline)
 
     def _take_kept(self, pipeline: Pipeline) -> None:
         kept, places = dict(pipeline.targets.kept), _places(pipeline)
-        named = [(kept_tables.upstream(place, places), place, at) for place, at in kept.items()]
+        named = [(kept_tables.upstream(place, at, places), place, at) for place, at in kept.items()]
         self._dropped = [dropped_table(name, place, at, self.config) for name, place, at in named if name is not None]
         self._kept = kept
 

@@ -152,8 +152,10 @@ def test_a_region_that_is_not_set_is_named(
         namespaces(server.lake)
 
 
-def test_a_rename_that_is_cut_off_leaves_the_old_name(spark: SparkSession, server: GlueServer, tmp_path: Path) -> None:
-    """Glue has no request for it: the new name is made, then the old one dropped. The next run goes on with the new."""
+def test_a_rename_that_is_cut_off_is_ended_by_the_next_run(
+    spark: SparkSession, server: GlueServer, tmp_path: Path
+) -> None:
+    """Glue has no request for it: the new name is made, then the old one dropped, whose files are those of the new."""
     world = World(spark, {"name": _in_spark(spark, server), **server.lake}, tmp_path / "feed", "cut")
     world.settings = {"source": {"messages_per_step": 3}}
     world.create("a")
@@ -171,6 +173,25 @@ def test_a_rename_that_is_cut_off_leaves_the_old_name(spark: SparkSession, serve
 
     assert world.table("b").state == "in step"
     lake = load_catalog("lake", **server.lake)
-    assert lake.list_tables("cut__shop") == [("cut__shop", "a"), ("cut__shop", "b")]
-    assert lake.load_table("cut__shop.a").metadata.table_uuid == lake.load_table("cut__shop.b").metadata.table_uuid
+    assert lake.list_tables("cut__shop") == [("cut__shop", "b")]
     assert len(lake.load_table("cut__shop.b").scan().to_arrow()) == 2
+
+
+def test_a_table_that_a_cut_off_rename_left_two_names_is_renamed_again(spark: SparkSession, server: GlueServer) -> None:
+    """Its files stay; a name that another table has is refused."""
+    catalog = Catalog(spark, _in_spark(spark, server))
+    uuid = catalog.create(("shop", "a"), _COLUMNS).uuid
+    catalog.create(("shop", "other"), _COLUMNS)
+    server.refused["DeleteTable"] = "AccessDeniedException"
+    with pytest.raises(OutsideRefused):
+        catalog.rename(("shop", "a"), ("shop", "b"))
+    server.refused.clear()
+
+    with pytest.raises(JavaError, match="other"):
+        catalog.rename(("shop", "a"), ("shop", "other"))
+    catalog.rename(("shop", "a"), ("shop", "b"))
+
+    assert sorted(catalog.list(("shop",))) == [("shop", "b"), ("shop", "other")]
+    left = catalog.load(("shop", "b"))
+    assert left is not None
+    assert left.uuid == uuid

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pytest
+from pyiceberg.exceptions import NoSuchNamespaceError
 from pyspark.sql import SparkSession
 
 from applier.commands.catalog_reader import open_lake
@@ -190,6 +192,49 @@ def test_a_gateway_whose_catalog_starts_again_is_an_outage(spark: SparkSession, 
     for ask in questions:
         ask()
     assert catalog.load(("shop", "b")) is None
+
+
+def test_a_gateway_whose_catalog_is_back_within_a_question_hides_no_table(
+    spark: SparkSession, server: RestCatalog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its catalog answers the look at itself that follows the 404, so the question is put once more."""
+    catalog = Catalog(spark, in_spark(spark, server.login))
+    table = catalog.create(("shop", "a"), pa.schema([pa.field("id", pa.int64())]))
+    listed = server.catalog.list_namespaces
+
+    def back(*parents: Any) -> Any:
+        server.out.clear()
+        return listed(*parents)
+
+    def away() -> Catalog:
+        server.out["/v1/namespaces/shop/tables"] = 404
+        return catalog
+
+    monkeypatch.setattr(server.catalog, "list_namespaces", back)
+
+    assert away().load(table.identifier) is not None
+    assert away().list(("shop",)) == [table.identifier]
+    away()
+    table.refresh()
+    assert away().drop(table.identifier)
+    assert not server.catalog.table_exists(table.identifier)
+
+
+def test_a_table_whose_namespace_is_dropped_with_it_is_gone(
+    spark: SparkSession, server: RestCatalog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Some catalogs name the namespace as what is missing: it is no outage, which would last for as long as the run."""
+    catalog = Catalog(spark, in_spark(spark, server.login))
+    table = catalog.create(("shop", "a"), pa.schema([pa.field("id", pa.int64())]))
+
+    def gone(*_: Any) -> Any:
+        raise NoSuchNamespaceError("Namespace does not exist: shop")
+
+    monkeypatch.setattr(server.catalog, "load_table", gone)
+
+    with pytest.raises(TableMismatch, match="was dropped"):
+        table.refresh()
+    assert catalog.load(table.identifier) is None
 
 
 @pytest.mark.s3

@@ -59,6 +59,23 @@ def test_the_newest_dropped_table_of_a_name_comes_back(start: Start) -> None:
     assert [*applier.targets.kept] == [first]
 
 
+def test_a_dropped_table_with_the_name_of_a_kept_one_is_another(start: Start) -> None:
+    """Upstream has tables of such names too: they come back by their own names alone, also those that end in digits."""
+    applier = start()
+    names = ("d", "d_dropped_old", "d_dropped_2024")
+    for number, name in enumerate(names):
+        applier.ddl(f"CREATE TABLE {name} (id INT PRIMARY KEY)")
+        applier.insert(name, (number,))
+    for name in names:
+        applier.ddl(f"DROP TABLE {name}")
+        applier.checkpoint()
+
+    for number, name in enumerate(names):
+        applier.ddl(f"FLASHBACK TABLE {name} TO back_{number}")
+
+        assert applier.rows(f"back_{number}") == [(number,)]
+
+
 def test_what_a_dropped_database_and_a_rename_out_leave_is_known(start: Start) -> None:
     """As long as no other table is made of it, and by its own mark after a restart."""
     applier = start(include=["*.*", "!*.out"])

@@ -146,7 +146,7 @@ def _dropped(
         places = {config.route.identifier(name): name for name in sorted({*view.names(), *last.tables})}
         with ThreadPoolExecutor(_THREADS) as pool:
             listed = chain(*pool.map(lake.tables, kept_tables.namespaces(places)))
-            named = {at: kept_tables.upstream(at, places) for at in listed if at not in own}
+            named = {at: kept_tables.upstream(at, None, places) for at in listed if at not in own}
             found = [*pool.map(lake.table, [at for at, name in named.items() if name is not None])]
     except TransientError as error:
         return None, (Trouble(f"Which dropped tables are kept is not known: {error.what}", error.hint),)
@@ -155,8 +155,9 @@ def _dropped(
         stamp = None if table is None else own_stamp(table.properties, config.changefeed.name)
         if table is None or stamp is None or DROPPED_AT not in stamp.extra:
             continue
-        if (name := named[table.identifier]) is not None:
-            kept.append(dropped_table(name, table.identifier, int(stamp.extra[DROPPED_AT]), config, table.figures))
+        dropped_ts = int(stamp.extra[DROPPED_AT])
+        if (name := kept_tables.upstream(table.identifier, dropped_ts, places)) is not None:
+            kept.append(dropped_table(name, table.identifier, dropped_ts, config, table.figures))
     return kept, ()
 
 

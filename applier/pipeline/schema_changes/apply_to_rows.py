@@ -149,7 +149,7 @@ class RowDdlApplier:
         prefix = aside(identifier, "")[-1]
         others = [found for found in self.targets.catalog.list(identifier[:-1]) if found[-1].startswith(prefix)]
         tables = [table for found in (identifier, *others) if (table := self.targets.catalog.load(found)) is not None]
-        kept = [table for table in tables if _dropped_at(table, change)]
+        kept = [table for table in tables if _is_kept(table, change, identifier)]
         return max(kept, key=lambda table: _dropped_at(table, change), default=None)
 
     def know_again(self, change: SchemaChange, action: RecoverTable) -> None:
@@ -224,6 +224,13 @@ def _numbered(versions: Iterable[TableVersion], name: TableName, number: str | N
     """The version of a number, by preference of that very table: the table may have had another name then."""
     found = [version for version in versions if str(version.version) == number]
     return max(found, key=lambda version: version.name == name, default=None)
+
+
+def _is_kept(table: Table, change: SchemaChange, identifier: tuple[str, ...]) -> bool:
+    """Whether it is a table that was dropped there: others have such names, and may be dropped upstream as well."""
+    at = table.setting(DROPPED_AT) or ""
+    own = {identifier, aside(identifier, at)} if at else ()
+    return table.setting(DDL) == mark(change) or table.identifier in own
 
 
 def _dropped_at(table: Table, change: SchemaChange) -> int:

@@ -23,7 +23,7 @@ from applier.pipeline.tables.ddl_stamp import DDL, is_in, mark, shown
 from applier.pipeline.tables.table_maker import refuse_held
 from applier.pipeline.tables.target_tables import TargetTables
 from applier.runtime import failpoints
-from applier.sink.iceberg.catalog import JavaError
+from applier.sink.iceberg.catalog import JavaError, end_rename
 from applier.sink.write.table_writer import TableWriter
 
 
@@ -151,6 +151,8 @@ class TableDdl:
                 known = self.state.completeness.get(rename.table)
                 writer.stamp(self.targets.stamp(rename.to, change.commit_ts, {DDL: mark(change)}, writer, known))
             self._move(writer, rename.to)
+        elif writer is not None:
+            end_rename(self.targets.catalog, writer.table.identifier, self.targets.identifier(rename.to))
         self.targets.renamed(rename.table, rename.to)
         renamed = self.targets.writer(rename.to)
         if renamed is not None:

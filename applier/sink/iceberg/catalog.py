@@ -6,7 +6,7 @@ import json
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from typing import Any
+from typing import Any, TypeVar
 
 import pyarrow as pa
 
@@ -19,10 +19,10 @@ from applier.sink.format.layout import partition_name
 from applier.sink.format.types import TableSchema, schema_json
 from applier.sink.iceberg.java import FileTasks, Java, JavaError, translated
 from applier.sink.iceberg.location import OWN_LOCATION, folder_name, has_uuid, is_plain, own
-from applier.sink.iceberg.table import Table
+from applier.sink.iceberg.table import MISSING, Table
 from applier.wording import WAY_TO_MOVED_FILES
 
-__all__ = ["Catalog", "JavaError", "PartitionField", "Table"]
+__all__ = ["Catalog", "JavaError", "PartitionField", "Table", "end_rename"]
 
 _LOCATION_REFUSED = (
     "BadRequestException",
@@ -36,6 +36,8 @@ that is wrong with the table itself."""
 
 _NO_NAMESPACE = ("NoSuchNamespaceException", "EntityNotFoundException")
 """What catalogs raise that are to list a namespace that is not there; the second one is Glue's own."""
+
+_T = TypeVar("_T")
 
 Identifier = tuple[str, ...]
 """Namespace parts and table name. Parts are data, never parsed: dots, quotes and spaces are allowed where the catalog
@@ -93,21 +95,27 @@ class Catalog:
         """See `Home.loaded`."""
         return self.handle.loadTable(self._table(identifier))
 
-    def answer(self) -> None:
-        """See `Home.answer`. A gateway whose REST catalog starts again says 404, which Iceberg takes for its word."""
-        if self._is_rest:
-            # A catalog that refuses to list has answered.
-            with suppress(OutsideRefused), translated(f"Catalog {self.name} does not answer"):
-                self.handle.listNamespaces()
+    def sure(self, ask: Callable[[], _T]) -> _T:
+        """See `Home.sure`."""
+        try:
+            return ask()
+        except JavaError as error:
+            if not self._is_rest or error.kind not in MISSING:
+                raise
+        _answer(self)
+        return ask()
 
     def load(self, identifier: Identifier) -> Table | None:
         """The table, freshly read; None if there is none of that name."""
-        try:
+
+        def found() -> Table:
             with translated(f"Cannot load table {'.'.join(identifier)}"):
                 return self.table_of(self.loaded(identifier), identifier)
+
+        try:
+            return self.sure(found)
         except JavaError as error:
-            if error.kind in ("NoSuchTableException", "NoSuchNamespaceException", "NoSuchIcebergTableException"):
-                self.answer()
+            if error.kind in MISSING:
                 return None
             if error.kind == "NotFoundException":
                 what = f"The metadata of table {'.'.join(identifier)} is gone: {error.detail}"
@@ -168,24 +176,40 @@ class Catalog:
 
     def drop(self, identifier: Identifier, *, purge: bool = False) -> bool:
         """Remove the table from the catalog; with `purge` its files too. False if there was none."""
-        with translated(f"Cannot drop table {'.'.join(identifier)}"):
-            return bool(self.handle.dropTable(self._table(identifier), purge))
+
+        def dropped() -> bool:
+            with translated(f"Cannot drop table {'.'.join(identifier)}"):
+                return bool(self.handle.dropTable(self._table(identifier), purge))
+
+        if dropped():
+            return True
+        if self._is_rest:
+            _answer(self)
+            return dropped()
+        return False
 
     def rename(self, identifier: Identifier, to: Identifier) -> None:
         """Give the table another name, also in another namespace. Its files stay where they are."""
         self.ensure_namespace(to[:-1])
-        with translated(f"Cannot rename table {'.'.join(identifier)} to {'.'.join(to)}"):
-            self.handle.renameTable(self._table(identifier), self._table(to))
+        try:
+            with translated(f"Cannot rename table {'.'.join(identifier)} to {'.'.join(to)}"):
+                self.handle.renameTable(self._table(identifier), self._table(to))
+        except JavaError as error:
+            if error.kind != "AlreadyExistsException" or not end_rename(self, identifier, to):
+                raise
 
     def list(self, namespace: tuple[str, ...]) -> list[Identifier]:
         """Tables of a namespace; none if the namespace is missing."""
-        try:
+
+        def listed() -> list[Identifier]:
             with translated(f"Cannot list namespace {'.'.join(namespace)}"):
                 found = self.handle.listTables(self._namespace(namespace))
                 return [(*namespace, str(identifier.name())) for identifier in self.java.items(found)]
+
+        try:
+            return self.sure(listed)
         except JavaError as error:
             if error.kind in _NO_NAMESPACE:
-                self.answer()
                 return []
             raise
 
@@ -270,6 +294,26 @@ class Catalog:
             order = json.dumps(_sort_json(columns, sort))
             builder = builder.withSortOrder(iceberg.SortOrderParser.fromJson(java_schema, order))
         return builder
+
+
+def end_rename(catalog: Catalog, identifier: Identifier, to: Identifier) -> bool:
+    """Take the former name off a table where a rename of two requests (AWS Glue) was cut off; its files stay.
+
+    False where the names are not of one table.
+    """
+    former, table = catalog.load(identifier), catalog.load(to)
+    return former is not None and table is not None and former.uuid == table.uuid and catalog.drop(identifier)
+
+
+def _answer(catalog: Catalog) -> None:
+    """Find out whether it answers: a gateway whose REST catalog starts again says 404, as of what is missing."""
+    try:
+        # A catalog that refuses to list has answered.
+        with suppress(OutsideRefused), translated(f"Catalog {catalog.name} does not answer"):
+            catalog.handle.listNamespaces()
+    except JavaError as error:
+        # Without its kind, which would be that of something that is missing.
+        raise JavaError(error.action, "", error.detail or error.kind) from None
 
 
 def _spec_json(schema: TableSchema, partition: Sequence[PartitionField]) -> dict[str, Any]:

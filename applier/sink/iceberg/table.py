@@ -20,6 +20,9 @@ from applier.sink.iceberg.snapshot import MAIN, Figures, Snapshot
 
 _T = TypeVar("_T")
 
+MISSING = ("NoSuchTableException", "NoSuchNamespaceException", "NoSuchIcebergTableException")
+"""What catalogs raise that do not know a table, or its namespace."""
+
 
 class Home(Protocol):
     """The catalog of a table."""
@@ -27,11 +30,12 @@ class Home(Protocol):
     def loaded(self, identifier: tuple[str, ...]) -> Any:
         """A new handle of a table."""
 
-    def answer(self) -> None:
-        """Find out whether the catalog answers at all.
+    def sure(self, ask: Callable[[], _T]) -> _T:
+        """The answer to a question, which is put again where it is that a table or namespace is missing: in between
+        the catalog shows that it answers at all.
 
         Raises:
-            JavaError: It does not, so that its word that a table is missing counts for nothing.
+            JavaError: It is missing (`MISSING`), or the catalog does not answer.
         """
 
 
@@ -102,15 +106,17 @@ class Table:
             TableMismatch: The table is gone, or another one has its name.
             JavaError: The catalog does not answer.
         """
-        try:
+
+        def asked() -> Any:
             with translated(f"Cannot refresh table {self}"):
                 return ask()
+
+        try:
+            return asked() if self._home is None else self._home.sure(asked)
         except JavaError as error:
-            if self._home is not None and error.kind == "NoSuchTableException":
-                self._home.answer()
             # A catalog over JDBC refuses the first question after a DROP, and has no metadata for any later one.
             is_gone = error.kind == "NullPointerException" and self.handle.operations().current() is None
-            if is_gone or error.kind in ("NoSuchTableException", "IllegalStateException", "NotFoundException"):
+            if is_gone or error.kind in (*MISSING, "IllegalStateException", "NotFoundException"):
                 detail = "the catalog does not know it" if is_gone else error.detail
                 what = f"Table {self} was dropped or replaced by another one: {detail}"
                 raise TableMismatch(what, "Restore it, or backfill the new one.") from None

@@ -113,16 +113,17 @@ class FakeWriter:
 
 @dataclass
 class FakeTargets:
-    """The tables of the process, and a catalog that lists what `listed` returns."""
+    """The tables of the process, and a catalog that lists what `listed` returns and has what `loaded` returns."""
 
     writers: list[FakeWriter]
     kept: dict[tuple[str, ...], int] = field(default_factory=dict)
     listed: Callable[[tuple[str, ...]], list[tuple[str, ...]]] = lambda _: []
+    loaded: Callable[[tuple[str, ...]], Any] = lambda _: None
 
     @property
     def catalog(self) -> Any:
         """A catalog."""
-        return SimpleNamespace(list=self.listed)
+        return SimpleNamespace(list=self.listed, load=self.loaded)
 
     def identifier(self, name: TableName) -> tuple[str, ...]:
         """Where a table goes."""
@@ -401,15 +402,30 @@ def test_a_dropped_table_vanishes(shop: Shop) -> None:
 
 
 def test_dropped_tables_that_are_kept_are_counted_and_named(shop: Shop) -> None:
-    """Those of before by one listing for a start, those of now as their DDL are applied; the verdict stays."""
+    """Those of before by one listing for a start, those of now as their DDL are applied; the verdict stays.
+
+    Tables of others may have such names: what is named is printed with a command that removes it.
+    """
     asked: list[tuple[str, ...]] = []
+    stamp = {"applier.changefeed": "shop", "applier.epoch": "3", "applier.resolved-ts": "1"}
+    made = {
+        "orders_dropped_5": {**stamp, "applier.dropped-at": "5"},
+        "orders_dropped_9": {**stamp, "applier.dropped-at": "9"},
+        "orders_dropped_2022": {},
+        "orders_dropped_2023": stamp,
+        "orders_dropped_2024": {**stamp, "applier.changefeed": "other", "applier.dropped-at": "2024"},
+    }
 
     def listed(namespace: tuple[str, ...]) -> list[tuple[str, ...]]:
         asked.append(namespace)
-        names = ("orders", "orders_dropped_5", "orders_dropped_9", "foreign", "foreign_dropped_5", "users_dropped_x")
+        names = ("orders", *made, "orders_dropped_2025", "foreign", "foreign_dropped_5", "users_dropped_x")
         return [(*namespace, name) for name in names]
 
-    shop.targets.listed = listed
+    def loaded(identifier: tuple[str, ...]) -> Any:
+        properties = made.get(identifier[-1])
+        return None if properties is None else SimpleNamespace(properties=properties, identifier=identifier)
+
+    shop.targets.listed, shop.targets.loaded = listed, loaded
     shop.state.versions[TableName("shop", "ratings"), 1] = cast("Any", None)
     shop.targets.kept["shop", "ratings"] = 7
     assert shop.value("dropped_tables") is None

@@ -309,7 +309,9 @@ def test_a_feed_in_offset_order_goes_by_the_sign_of_life(lake: Lake) -> None:
 def test_dropped_tables_that_are_kept_are_listed(lake: Lake) -> None:
     """Two of one name beside the table that has it, one of a dropped database, one under its name; no other table."""
     lake.checkpoint(lake.orders(1))
-    gone = (TableName("shop", "ratings"), TableName("old", "items"), TableName("shop", "forgotten"))
+    gone = [
+        TableName(*name.split(".")) for name in ("shop.ratings", "old.items", "shop.forgotten", "shop.orders_dropped_8")
+    ]
     lake.write("table_versions", version_rows([TableVersion(name, 1, ()) for name in (ORDERS, *gone)], 3))
     stamp = {"applier.changefeed": "shop", "applier.epoch": "3", "applier.resolved-ts": str(TS)}
     made = {
@@ -317,6 +319,7 @@ def test_dropped_tables_that_are_kept_are_listed(lake: Lake) -> None:
         ("shop", "orders_dropped_9"): {**stamp, "applier.dropped-at": "9"},
         ("shop", "ratings"): {**stamp, "applier.dropped-at": "7"},
         ("old", "items"): {**stamp, "applier.dropped-at": "8"},
+        ("shop", "orders_dropped_8"): {**stamp, "applier.dropped-at": "11"},
         ("shop", "orders_dropped_6"): {**stamp, "applier.changefeed": "other", "applier.dropped-at": "6"},
         ("shop", "forgotten"): {},
         ("shop", "foreign_dropped_7"): {**stamp, "applier.dropped-at": "7"},
@@ -331,6 +334,7 @@ def test_dropped_tables_that_are_kept_are_listed(lake: Lake) -> None:
         ("old.items", "old.items", 8, 4, 1),
         ("shop.orders", "shop.orders_dropped_5", 5, 1, 1),
         ("shop.orders", "shop.orders_dropped_9", 9, 2, 1),
+        ("shop.orders_dropped_8", "shop.orders_dropped_8", 11, 5, 1),
         ("shop.ratings", "shop.ratings", 7, 3, 1),
     ]
     assert found.dropped[1].dropped == "1970-01-01T00:00:00.000+00:00"
@@ -342,7 +346,7 @@ def test_dropped_tables_that_are_kept_are_listed(lake: Lake) -> None:
     lake.catalog.rename_table(("shop", "orders_dropped_5"), ("shop", "mine"))
     again = lake.status().dropped
     assert again is not None
-    assert [it.iceberg for it in again] == ["old.items", "shop.orders_dropped_9"]
+    assert [it.iceberg for it in again] == ["old.items", "shop.orders_dropped_9", "shop.orders_dropped_8"]
 
 
 def test_only_tables_that_a_dropped_one_may_be_are_loaded(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
