@@ -180,6 +180,9 @@ class TablesSection(Section):
                 TableFilter(filters[key]) if key in filters else TablePattern(key)
             except ValueError as error:
                 problems[key] = str(error)
+        for key, layout in self.layouts.items():
+            if layout.row_ids == "keep" and self.format_version < 3:
+                problems[f"{key}.row_ids"] = "is for format 3, and tables.format_version or tables.readers ask for 2"
         unknown = set(re.findall(r"\{(.*?)\}", self.route)) - {"database", "table"}
         if "{table}" not in self.route or "." not in self.route:
             problems["route"] = "needs a namespace and {table}, such as {database}.{table}"

@@ -17,6 +17,9 @@ _TIMES = ("year", "month", "day", "hour")
 _WIDE = ("bucket", "truncate")
 TRANSFORMS = ("identity", *_TIMES, *_WIDE)
 
+ROW_IDS = "applier-row-ids"
+"""Table property: whether updated rows keep their ids."""
+
 RowMetadata = Literal["_commit_ts", "_commit_time", "_op", "_source_table"]
 """A column that applier adds to a table: what is known of the last change of each row."""
 
@@ -144,6 +147,11 @@ class LayoutSection(Section):
     upstream table. Existing tables get them at the next start, and hold NULL there in rows of before. A column that is
     taken off the list stays, and is filled on."""
 
+    row_ids: Literal["keep", "new"] | None = None
+    """Whether an updated row keeps its `_row_id`, the identity that Iceberg's format 3 gives it, so that readers which
+    follow rows by it see an update (docs/shapes.md). Default: an updated row is a new one, and existing tables stay as
+    they are."""
+
     @model_validator(mode="after")
     def _check(self) -> LayoutSection:
         problems = {}
@@ -164,6 +172,6 @@ class LayoutSection(Section):
         return TableLayout(
             None if self.partition_by is None else partition_fields(self.partition_by),
             None if self.sort_by is None else sort_fields(self.sort_by),
-            self.properties,
+            {**self.properties, **({ROW_IDS: self.row_ids} if self.row_ids else {})},
             tuple(dict.fromkeys(self.metadata)),
         )

@@ -69,7 +69,10 @@ class LifeOthers:
         """Keys of [tables] for the next start."""
         patterns = self.random.sample(["*.*", "shop.*", "mart.*", "shop.orders"], self.random.randint(0, 2))
         layouts = {pattern: self.random.choice(_LAYOUTS) for pattern in patterns}
-        return {"format_version": self.random.choice([2, 3]), **layouts}
+        version = self.random.choice([2, 3])
+        if version == 3 and self.random.random() < 0.5:
+            layouts = {pattern: {**layout, "row_ids": "keep"} for pattern, layout in layouts.items()}
+        return {"format_version": version, **layouts}
 
     def _tables(self) -> list[tuple[Name, Identifier, Table]]:
         found = []

@@ -77,7 +77,7 @@ def test_a_living_table_gets_the_columns_at_the_next_start(make: Make, lake: Cat
     (due,) = plan(world.config).layouts
     assert (due.change, due.note) == (
         "with _commit_ts, _op, _source_table",
-        "It costs a change of metadata: a row holds NULL there until it changes.",
+        "It costs a change of metadata, which counts for each row from its next change on.",
     )
     before = lake.load((f"{world.name}__shop", "a"))
     assert before is not None

@@ -65,7 +65,7 @@ def bring(state: State, targets: TargetTables, settings: TablesSection) -> None:
 def cost(table: Table, change: LayoutChange, catalog: str) -> str:
     """What a change of the layout does not do, and the command that does it, if there is one."""
     if change.is_of_rows:
-        return "It costs a change of metadata: a row holds NULL there until it changes."
+        return "It costs a change of metadata, which counts for each row from its next change on."
     name = ".".join(table.identifier)
     call = f"CALL {catalog}.system.rewrite_data_files(table => '{name}', options => map('rewrite-all', 'true'))"
     return (

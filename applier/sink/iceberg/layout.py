@@ -8,7 +8,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from applier.config.table_layout import PartitionField, RowMetadata, SortField, TableLayout
+from applier.config.table_layout import ROW_IDS, PartitionField, RowMetadata, SortField, TableLayout
 from applier.errors import TableMismatch
 from applier.runtime import failpoints
 from applier.sink.format import row_metadata
@@ -53,8 +53,9 @@ class LayoutChange:
 
     @property
     def is_of_rows(self) -> bool:
-        """Whether it changes nothing about files."""
-        return self == LayoutChange(metadata=self.metadata)
+        """Whether it changes what rows say from now on, and nothing about files."""
+        properties = {key: value for key, value in self.properties.items() if key == ROW_IDS}
+        return self == LayoutChange(metadata=self.metadata, properties=properties)
 
 
 def change_to(table: Table, layout: TableLayout) -> LayoutChange | None:
@@ -66,6 +67,9 @@ def change_to(table: Table, layout: TableLayout) -> LayoutChange | None:
     schema = table.schema
     missing = tuple(name for name in layout.metadata if name not in schema.names or name not in schema.added)
     row_metadata.refuse_taken(str(table), missing, schema.names)
+    if layout.properties.get(ROW_IDS) == "keep" and table.format_version < 3:
+        what = f"Table {table} cannot keep the ids of its rows: it is of format {table.format_version}, and 3 has them"
+        raise TableMismatch(what, "Upgrade it in your engine, or leave row_ids out of its pattern under [tables].")
     wanted = fitted(str(table), layout, pa.schema([*schema.arrow, *row_metadata.columns(missing)]))
     current, known = partition_of(table), table.properties
     partition = current.values() if wanted.partition is None else wanted.partition

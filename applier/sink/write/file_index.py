@@ -77,6 +77,17 @@ class FileIndex:
             self.add(replace(file, json={}))
         self.snapshot_id = snapshot_id
 
+    @property
+    def lacks_ids(self) -> bool:
+        """Whether commits on top of the snapshot that was read have added files, whose row ids are not known here."""
+        return any(indexed.file.sequence is None for indexed in self.files.values())
+
+    def number(self, listed: Iterable[DataFile]) -> None:
+        """Take the row ids of files over from a new list of the same snapshot."""
+        for file in listed:
+            indexed = self.files[file.path]
+            indexed.file = replace(indexed.file, first_row_id=file.first_row_id, sequence=file.sequence)
+
     def add(self, file: DataFile) -> None:
         """Take a data file of the snapshot in."""
         self.files[file.path] = IndexedFile(

@@ -17,7 +17,7 @@ from pyroaring import BitMap64
 from applier.changefeed.table import fold
 from applier.sink.format import types
 from applier.sink.format.storage import Storage, read_each
-from applier.sink.format.types import FIELD_ID, Chunks, Field, TypeJson
+from applier.sink.format.types import Chunks, Field, TypeJson
 from applier.sink.iceberg.commit import Change
 from applier.sink.iceberg.files import DataFile, DeleteFile
 from applier.sink.iceberg.table import Table
@@ -26,6 +26,7 @@ from applier.sink.write.file_groups import FileRows, bytes_of, run_on_groups
 from applier.sink.write.file_index import FileIndex, IndexedFile
 from applier.sink.write.file_writer import FileWriter, sort
 from applier.sink.write.parquet import ParquetSource, Positions
+from applier.sink.write.row_ids import LINEAGE, column
 
 MOST_ROWS = 1_000_000
 """Rows of the files of a group, dead ones included: one thread reads them into memory."""
@@ -35,13 +36,6 @@ MOST_BYTES = 64 << 20
 
 TIER_BYTES = 4 << 20
 """A file up to this size is written again with smaller ones, however small these are."""
-
-LINEAGE = (
-    Field(2147483540, types.LINEAGE[0], "long", pa.int64(), required=False),
-    Field(2147483539, types.LINEAGE[1], "long", pa.int64(), required=False),
-)
-"""A file has them if its rows were in another one before; else a row's place in the file and the file's sequence number
-say it."""
 
 _ORIGIN = (pa.field("\0source", pa.int32()), pa.field("\0position", pa.int64()))
 """Columns that follow those of the table until its rows are in order: where each was. No table can have such names."""
@@ -215,7 +209,7 @@ class GroupMerge:
     def _schema(self) -> pa.Schema:
         """Of the files that are written."""
         own = self.writer.layout.schema
-        return pa.schema([*own.arrow, *map(_column, self.fields[len(own.fields) :])])
+        return pa.schema([*own.arrow, *map(column, self.fields[len(own.fields) :])])
 
 
 @dataclass(frozen=True, slots=True)
@@ -300,10 +294,6 @@ def stage(table: Table, storage: Storage, chosen: Sequence[Sequence[IndexedFile]
 
 def _rows(part: Sequence[IndexedFile]) -> int:
     return sum(indexed.file.records for indexed in part)
-
-
-def _column(field: Field) -> pa.Field[Any]:
-    return pa.field(field.name, field.arrow, metadata={FIELD_ID: str(field.id).encode()})
 
 
 def identity(delete: DeleteFile) -> tuple[str, Any]:

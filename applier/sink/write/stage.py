@@ -15,9 +15,9 @@ from pyroaring import BitMap64
 from applier.changefeed.change_batch import ChangeBatch, Changes, KeylessBatch
 from applier.sink.format.file_layout import FileLayout
 from applier.sink.format.storage import Storage
-from applier.sink.format.types import Field
+from applier.sink.format.types import Chunks, Field
 from applier.sink.iceberg.files import DataFile
-from applier.sink.write import keyless
+from applier.sink.write import keyless, row_ids
 from applier.sink.write.deletes import alive
 from applier.sink.write.file_groups import FileRows
 from applier.sink.write.file_index import FileIndex
@@ -110,11 +110,12 @@ class Stage:
         living = alive(positions_of(index.candidates(keys), keys, key, storage, self.threads), index.files, storage)
         # Every other key that is sought had a row at the stamped resolved ts.
         missing = keys.num_rows - sum(map(len, living.values())) - batch.may_be_new if self.exact else 0
-        upserts = self._carry(batch.upserts, living)
+        upserts, ids = self._carry(batch.upserts, living)
         rows = None
-        if self.needs_rows or upserts is not batch.upserts:
-            conformed = conform(name, upserts, schema, batch.made)
-            rows = FileWriter(layout, storage).stage(conformed, batch.deletes.column_names)
+        if self.needs_rows or upserts is not batch.upserts or ids is not None:
+            new = conform(name, upserts, schema, batch.made)
+            new = new if ids is None else row_ids.with_ids(new, ids)
+            rows = FileWriter(layout, storage).stage(new, batch.deletes.column_names)
         return StagedBatch(rows, _bitmaps(living), missing)
 
     def _sought_keys(self, batch: ChangeBatch) -> pa.Table:
@@ -126,17 +127,21 @@ class Stage:
         deletes, upserts = conform_keys(name, batch.deletes, key), conform_keys(name, batch.upserts, key)
         return pa.concat_tables([deletes, upserts.filter(pc.invert(batch.fresh)) if self.exact else upserts])
 
-    def _carry(self, upserts: pa.Table, living: dict[str, Positions]) -> pa.Table:
+    def _carry(self, upserts: pa.Table, living: dict[str, Positions]) -> tuple[pa.Table, Chunks | None]:
         """Add the columns that the images do not hold, with the values of the rows that they replace.
 
         An absent column is not NULL: the change does not mention it, so the old value stays.
         `living` are positions of the living rows of the batch's keys, in files of the index.
+
+        Returns:
+            The upserts, and the ids of the rows that they replace, NULL for new ones; None where ids are not kept.
         """
         key, index = self.index.columns, self.index
         missing = [field for field in self.layout.schema.upstream if field.name not in upserts.column_names]
-        if not missing or not living:
-            return upserts
-        old = read_located(self.storage, index.files, living, [*key, *missing])
+        traced = row_ids.LINEAGE[:1] if row_ids.are_kept(self.layout) else ()
+        if not living or not (missing or traced):
+            return upserts, None
+        old = read_located(self.storage, index.files, living, [*key, *missing, *traced])
         names = [field.name for field in key]
         here = comparable(conform_keys("", upserts, key)).append_column(_HERE, pa.array(np.arange(upserts.num_rows)))
         there = comparable(old.select(names)).append_column(_THERE, pa.array(np.arange(old.num_rows)))
@@ -146,7 +151,8 @@ class Stage:
         source = pa.array(places, mask=places < 0)
         for column in missing:
             upserts = upserts.append_column(column.name, old[column.name].take(source))
-        return upserts
+        ids = [row_ids.inherited(index.files, living, old[each.name]).take(source) for each in traced]
+        return upserts, ids[0] if ids else None
 
     def _keyless(self, batch: KeylessBatch) -> StagedBatch:
         """Find rows that are equal to those that a batch deletes, and write those that it inserts."""

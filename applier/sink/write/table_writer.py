@@ -22,6 +22,7 @@ from applier.sink.format.types import Field
 from applier.sink.iceberg.commit import Change
 from applier.sink.iceberg.files import DataFile, JavaStorage
 from applier.sink.iceberg.table import Table, storage_for
+from applier.sink.write import row_ids
 from applier.sink.write.deletes import Deletes, load_deleted, stage_position_deletes, stage_vectors
 from applier.sink.write.file_groups import groups, run_on_groups
 from applier.sink.write.file_index import FileIndex, read_index
@@ -263,6 +264,8 @@ class TableWriter:
         kept, head = self._index, work.base
         if kept is None or kept.snapshot_id != head or kept.columns != tuple(columns):
             kept = self._index = read_index(str(self.table), head, columns, self.table.scan)
+        elif head is not None and kept.lacks_ids and row_ids.are_kept(self.table.file_layout):
+            kept.number(self.table.scan(head))
         return kept
 
     def take(self, work: CommitWork, staged: StagedBatch) -> bool:
