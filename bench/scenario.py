@@ -7,6 +7,13 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from bench.topic.events import Workload
+from bench.topic.schema import DATABASE
+
+_SHAPES: Mapping[str, Mapping[str, Any]] = {
+    "nothing": {},
+    "metadata columns": {"metadata": ["_commit_ts", "_commit_time", "_op", "_source_table"]},
+    "row ids": {"row_ids": "keep"},
+}
 
 PROTOCOLS = ("simple-json", "simple-avro", "canal-json", "open", "avro", "debezium")
 
@@ -103,6 +110,14 @@ def scenarios(*, quick: bool, tables: int | None = None) -> dict[str, Scenario]:
             messages_per_step=size(10_000, 2_000),
         ),
         Scenario(
+            "shapes",
+            "uniform updates and deletes on a table that asks for nothing, for metadata columns, and for ids that stay",
+            tuple(
+                _shaped(label, shape, Workload(size(300_000, 20_000), "uniform", preloaded=size(1_000_000, 100_000)))
+                for label, shape in _SHAPES.items()
+            ),
+        ),
+        Scenario(
             "hot",
             "updates of few keys",
             (Case("hot", Workload(size(500_000, 20_000), "hot")),),
@@ -173,6 +188,12 @@ def _many_tables(tables: int) -> Case:
 def _live(seconds: int, tables: int, rate: int = 1_000) -> Case:
     """Events over some tables, so many a second."""
     return Case(f"{rate:,} events/s over {tables} tables", Workload(rate * seconds, tables=tables, rate=rate))
+
+
+def _shaped(label: str, shape: Mapping[str, Any], workload: Workload) -> Case:
+    """A table with what its pattern asks for."""
+    sections = {"tables": {"include": [f"{DATABASE}.*"]}, f'tables."{DATABASE}.*"': shape}
+    return Case(label, workload, settings=sections)
 
 
 def _worn(seconds: int, tables: int) -> Case:
