@@ -50,8 +50,8 @@ class RegistrySection(Section):
     session_token: Annotated[str | None, Field(repr=False)] = None
     """`glue`: token that belongs to keys that expire; write it as `${NAME}`."""
     url: Annotated[str | None, Field(repr=False)] = None
-    """`confluent`, needed: address of the registry, `https://host:port`; several, separated by commas, are asked in turn
-    when one fails."""
+    """`confluent`, needed: address of the registry, `https://host:port`; several, separated by commas, are asked in
+    turn when one fails."""
     username: str | None = None
     """User name for basic authentication; addresses may have their own, `https://user:password@host`."""
     password: Annotated[str | None, Field(repr=False)] = None

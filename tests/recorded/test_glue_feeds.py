@@ -20,7 +20,7 @@ from tests.services.glue_registry import RegistryInGlue, glue_registry
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-EVERY_TIME = {("ddl", "avro-precise"), ("pk", "avro-before-value")}
+EVERY_TIME = {("pk", "avro-before-value")}
 VARIANTS = ("avro-precise", "avro-string-checksum", "avro-before-value", "debezium-avro")
 
 
