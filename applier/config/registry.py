@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Annotated, NamedTuple
+from typing import Annotated, Literal, NamedTuple
 from urllib.parse import unquote, urlsplit, urlunsplit
 
 from pydantic import ConfigDict, Field, field_validator, model_validator
 
-from applier.config.section import Section
+from applier.config.section import Section, refuse
 from applier.config.watch import is_address
 
 
@@ -22,13 +22,36 @@ class Endpoint(NamedTuple):
     password: str
 
 
+_KEYS = {
+    "confluent": ("url", "username", "password", "bearer_token", "ca", "client_cert", "client_key"),
+    "glue": ("region", "registry_name", "endpoint", "access_key_id", "secret_access_key", "session_token"),
+}
+_NEEDED = {"confluent": ("url",), "glue": ("region", "registry_name")}
+
+
 class RegistrySection(Section):
-    """The Confluent schema registry of Avro feeds."""
+    """The schema registry of Avro feeds: one that speaks Confluent's interface, or AWS Glue Schema Registry."""
 
     model_config = ConfigDict(hide_input_in_errors=True)
 
-    url: Annotated[str, Field(repr=False)]
-    """Address of the registry, `https://host:port`; several, separated by commas, are asked in turn when one fails."""
+    type: Literal["confluent", "glue"] = "confluent"
+    """What TiCDC registers its schemas with: `confluent`, also for another registry that speaks its interface; or
+    `glue`, AWS Glue Schema Registry (`pip install 'applier[glue]'`)."""
+    region: str | None = None
+    """`glue`, needed: region of AWS, as in TiCDC's `glue-schema-registry-config`."""
+    registry_name: str | None = None
+    """`glue`, needed: name of the registry, as in TiCDC's `registry-name`."""
+    endpoint: str | None = None
+    """`glue`: address in place of AWS's own, such as that of a VPC endpoint."""
+    access_key_id: str | None = None
+    """`glue`: key of AWS; without it boto3 finds keys in the environment, a profile or the role of the machine."""
+    secret_access_key: Annotated[str | None, Field(repr=False)] = None
+    """`glue`: secret of `access_key_id`; write it as `${NAME}`."""
+    session_token: Annotated[str | None, Field(repr=False)] = None
+    """`glue`: token that belongs to keys that expire; write it as `${NAME}`."""
+    url: Annotated[str | None, Field(repr=False)] = None
+    """`confluent`, needed: address of the registry, `https://host:port`; several, separated by commas, are asked in
+    turn when one fails."""
     username: str | None = None
     """User name for basic authentication; addresses may have their own, `https://user:password@host`."""
     password: Annotated[str | None, Field(repr=False)] = None
@@ -49,12 +72,28 @@ class RegistrySection(Section):
     @property
     def endpoints(self) -> tuple[Endpoint, ...]:
         """Addresses of one registry, asked in turn when one of them fails."""
-        return tuple(_endpoint(text.strip(), self) for text in self.url.split(",") if text.strip())
+        return tuple(_endpoint(text.strip(), self) for text in (self.url or "").split(",") if text.strip())
 
     @property
     def certificate(self) -> str | tuple[str, str] | None:
         """PEM file with certificate and key, or one file for each."""
         return (self.client_cert, self.client_key) if self.client_cert and self.client_key else self.client_cert
+
+    @property
+    def _misplaced(self) -> dict[str, str]:
+        """Keys that the type lacks, or that are of the other."""
+        own, other = ("glue", "confluent") if self.type == "glue" else ("confluent", "glue")
+        found = {key: f'is for type = "{other}"' for key in _KEYS[other] if getattr(self, key) is not None}
+        lacking = [key for key in _NEEDED[own] if not getattr(self, key)]
+        return found | dict.fromkeys(lacking, f'is needed with type = "{own}"' if own == "glue" else "missing")
+
+    @field_validator("endpoint")
+    @classmethod
+    def _check_endpoint(cls, endpoint: str) -> str:
+        if not is_address(endpoint):
+            msg = "an address must look like https://host:port"
+            raise ValueError(msg)
+        return endpoint
 
     @field_validator("url")
     @classmethod
@@ -71,11 +110,15 @@ class RegistrySection(Section):
 
     @model_validator(mode="after")
     def _check(self) -> RegistrySection:
+        refuse(self._misplaced)
         wrong = {
             "a bearer token and a user name exclude each other": self.bearer_token is not None
             and any(endpoint.username is not None for endpoint in self.endpoints),
             "password is set without username": self.password is not None and self.username is None,
             "client_key is set without client_cert": self.client_key is not None and self.client_cert is None,
+            "access_key_id and secret_access_key go together": (self.access_key_id is None)
+            != (self.secret_access_key is None),
+            "session_token is set without access_key_id": self.session_token is not None and self.access_key_id is None,
         }
         if problems := [problem for problem, is_there in wrong.items() if is_there]:
             raise ValueError("; ".join(problems))

@@ -18,11 +18,13 @@ import fastavro
 from applier.decode.avro.decoder import AvroDecoder
 from applier.decode.debezium.avro_decoder import DebeziumAvroDecoder
 from applier.decode.registry.client import RegistrySchema
-from applier.decode.registry.wire_format import HEADER_BYTES
+from applier.decode.registry.framing import CONFLUENT
 from tests import recordings
 from tests.fuzz.corpus import Feed, Message
 from tests.properties.left_out import Path, members, named, without
 from tests.unit.decode.recorded_registry import RecordedRegistry
+
+HEADER_BYTES = CONFLUENT.header_bytes
 
 Changed: TypeAlias = tuple[str, Callable[[], Message]]
 """The name of what is left out, and the message without it."""
@@ -50,7 +52,10 @@ def framed_changes(feed: Feed, registry: RecordedRegistry, message: Message) -> 
         schema = json.loads(registry.schema(int.from_bytes(data[1:HEADER_BYTES], "big")).text)
         for path in members(schema):
             changed = without(schema, [path])
-            yield f"{where} schema {_words(path)}", _put(registry, message, number, changed, data[HEADER_BYTES:])
+            yield (
+                f"{where} schema {_words(path)}",
+                _put(registry, message, number, changed, data[HEADER_BYTES:]),
+            )
         datum = fastavro.schemaless_reader(BytesIO(data[HEADER_BYTES:]), schema, None)
         for path, place in _fields(schema):
             changed = deepcopy(schema)

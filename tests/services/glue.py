@@ -44,6 +44,8 @@ class GlueServer:
                 return _error(code)
             if operation == "UpdateTable" and _is_stale(request):
                 return _error("ConcurrentModificationException")
+            if operation == "ListSchemas":
+                return _schemas(request)
             return _ANSWER(request)
 
 
@@ -52,6 +54,20 @@ _ANSWER = GlueResponse.call_action
 
 def _error(code: str) -> TYPE_RESPONSE:
     return 400, {"x-amzn-errortype": code}, json.dumps({"__type": code, "message": f"Refused with {code}."})
+
+
+def _schemas(request: GlueResponse) -> TYPE_RESPONSE:
+    """The schemas of a registry, two at a time, which moto cannot list.
+
+    As https://docs.aws.amazon.com/glue/latest/webapi/API_ListSchemas.html has them.
+    """
+    registry = request.parameters["RegistryId"]["RegistryName"]
+    begin = int(request.parameters.get("NextToken", "0"))
+    found = [
+        {"RegistryName": registry, "SchemaName": name} for name in request.glue_backend.registries[registry].schemas
+    ]
+    more = {"NextToken": str(begin + 2)} if len(found) > begin + 2 else {}
+    return 200, {}, json.dumps({"Schemas": found[begin : begin + 2], **more})
 
 
 def _is_stale(request: GlueResponse) -> bool:

@@ -26,7 +26,7 @@ from applier.ddl.actions import (
 from applier.ddl.schema_tracker import Tables
 from applier.decode.avro.namesakes import sanitised
 from applier.decode.avro.schema import CHECKSUM
-from applier.errors import IncompatibleSchema, RegistryError
+from applier.errors import IncompatibleSchema
 from applier.sink.evolve.column_mapping import lineage
 
 _NEW_TOPIC = "(topic of {name})-value"
@@ -103,23 +103,15 @@ class Registrations:
         keys = self.client.subjects.get(partner(known.name)) if known else None
         try:
             kept = _kept(before, after, known, own)
-            yield self._ask(subject, value_schema(after.name, after.columns, form, kept))
+            yield self.client.ask(subject, value_schema(after.name, after.columns, form, kept))
             if key := _key(after):
                 columns = [column for column in after.columns if column.name in key]
                 kept = _kept(before, after, keys, own)
-                yield self._ask(partner(subject), key_schema(after.name, columns, form, kept))
+                yield self.client.ask(partner(subject), key_schema(after.name, columns, form, kept))
         except IncompatibleSchema as error:
             level = known.level if known else ""
             ways_out = (error.hint,) if error.hint else ()
             yield RegistryAnswer(subject, level, "refused", rules=(error.what,), ways_out=ways_out)
-
-    def _ask(self, subject: str, text: str) -> RegistryAnswer:
-        try:
-            return self.client.ask(subject, text)
-        except RegistryError as error:
-            known = self.client.subjects.get(subject)
-            level, said, ways_out = known.level if known else "", (error.what,), (error.hint,)
-            return RegistryAnswer(subject, level, "cannot tell", messages=said, ways_out=ways_out, avro=text)
 
     def _form(self, own: Registered | None) -> AvroForm:
         """How the changefeed writes schemas: the table's own newest schema counts most."""

@@ -22,7 +22,7 @@ from applier.commands.check.unmatched import unmatched
 from applier.commands.init.look import Findings
 from applier.config.readers import unreadable
 from applier.config.settings import Config
-from applier.decode.registry.client import SchemaRegistry
+from applier.decode.registry.registries import open_registry
 from applier.errors import ConfigError
 from applier.pipeline.build import supplied
 
@@ -63,7 +63,7 @@ def check(
             settings = config.registry.model_copy(update={"attempts": ATTEMPTS})
             with sides.noting():
                 known.refuse("registry")
-                sides.load(SchemaRegistry(settings), everything=ddl is not None or schema is not None)
+                sides.load(open_registry(settings), everything=ddl is not None or schema is not None)
         if subject and sides.client and subject not in sides.client.subjects and schema is None:
             sides.problems.append(f"Subject {subject} is not registered.")
         tables: list[TableReport] = []

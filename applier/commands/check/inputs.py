@@ -11,7 +11,7 @@ from applier.commands.check.iceberg_side import Replicas
 from applier.commands.check.registry_side import VALUE, RegistrySubjects, Subject, partner, topic_subjects
 from applier.commands.check.report import TableReport
 from applier.config.settings import Config
-from applier.decode.registry.client import SchemaRegistry
+from applier.decode.registry.registries import RegistryClient
 from applier.errors import ApplierError, ConfigError
 
 
@@ -42,7 +42,7 @@ class Sides:
         except ApplierError as error:
             self.problems.append(str(error))
 
-    def load(self, registry: SchemaRegistry, *, everything: bool) -> None:
+    def load(self, registry: RegistryClient, *, everything: bool) -> None:
         """Load the subjects of the changefeed; with `everything` all of them, although only one is to be reported.
 
         Raises what `RegistrySubjects.load` does.

@@ -13,9 +13,10 @@ from applier.config.protocols import PROTOCOLS
 from applier.decode.avro.names import OriginalNames
 from applier.decode.avro.schema import record_schema
 from applier.decode.debezium.avro_decoder import declared_version
-from applier.decode.registry.client import SchemaRegistry
+from applier.decode.registry.framing import GlueId
+from applier.decode.registry.registries import RegistryClient
 from applier.decode.registry.wire_format import AvroSchema, parse_registered
-from applier.errors import DecodeError
+from applier.errors import DecodeError, RegistryError
 
 _SHOWN = 5
 """Versions that are named with one rule."""
@@ -23,10 +24,6 @@ _SHOWN = 5
 KEY, VALUE = "key", "value"
 
 _READ_ONLY = ("READONLY", "READONLY_OVERRIDE")
-_LEVEL = (
-    "Set the level of subject {0} to NONE until TiCDC has registered the new schema, then back: "
-    'PUT /config/{0} {{"compatibility": "NONE"}}.'
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +73,7 @@ class RegistrySubjects:
     `described` are table versions that DDL described: they know names that Avro schemas do not hold.
     """
 
-    registry: SchemaRegistry
+    registry: RegistryClient
     protocol: str
     described: Iterable[TableVersion] = ()
     subjects: dict[str, Subject] = field(default_factory=dict)
@@ -140,6 +137,14 @@ class RegistrySubjects:
 
     def ask(self, subject: str, text: str) -> RegistryAnswer:
         """What the registry would do with a coming schema of a subject; nothing is registered."""
+        try:
+            return self._answer(subject, text)
+        except RegistryError as error:
+            known = self.subjects.get(subject)
+            level, said, ways_out = known.level if known else "", (error.what,), (error.hint,)
+            return RegistryAnswer(subject, level, "cannot tell", messages=said, ways_out=ways_out, avro=text)
+
+    def _answer(self, subject: str, text: str) -> RegistryAnswer:
         known = self.subjects.get(subject)
         if known is None or not known.versions:
             return RegistryAnswer(subject, self.registry.compatibility_level(subject), "new subject", avro=text)
@@ -148,7 +153,7 @@ class RegistrySubjects:
             return RegistryAnswer(subject, known.level, "unchanged", same, avro=text)
         if known.mode in _READ_ONLY:
             what = f"Subject {subject} is {known.mode}: it takes no new version, whatever its level says."
-            hint = f'Make it writable: PUT /mode/{subject} {{"mode": "READWRITE"}}.'
+            hint = self.registry.way_to_write(subject)
             return RegistryAnswer(subject, known.level, "refused", rules=(what,), ways_out=(hint,), avro=text)
         against = known.versions if is_transitive(known.level) else known.versions[-1:]
         verdicts = [(version, self.registry.check(subject, text, version.version)) for version in against]
@@ -163,7 +168,12 @@ class RegistrySubjects:
             outcome="refused",
             rules=tuple(_by_version(found, len(against))),
             messages=_once(message for _, verdict in verdicts for message in verdict.messages or ()),
-            ways_out=_once([*(rule.way_out for _, rule in found), _LEVEL.format(subject)]),
+            ways_out=_once(
+                [
+                    *(rule.way_out for _, rule in found),
+                    self.registry.way_to_none(subject),
+                ]
+            ),
         )
 
 
@@ -189,7 +199,7 @@ def reported(subject: Subject) -> SubjectReport:
     """Report one subject: whether its versions can be read, and whether TiCDC can add one."""
     names = [str(item.table.name) if item.table else "" for item in subject.versions]
     versions = tuple(
-        VersionReport(item.version, item.schema_id, name, not item.reason, item.reason)
+        VersionReport(item.version, _shown(item.schema_id), name, not item.reason, item.reason)
         for item, name in zip(subject.versions, names, strict=True)
     )
     reasons = [f"Version {item.version} cannot be read: {item.reason}" for item in versions if item.reason]
@@ -205,6 +215,11 @@ def reported(subject: Subject) -> SubjectReport:
         verdict="does not fit" if reasons else "fits",
         reasons=tuple(reasons),
     )
+
+
+def _shown(schema_id: int) -> int | str:
+    """An id as its registry shows it."""
+    return str(schema_id) if isinstance(schema_id, GlueId) else schema_id
 
 
 def _by_version(found: Iterable[tuple[int, SchemaDifference]], compared: int) -> Iterator[str]:

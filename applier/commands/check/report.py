@@ -43,7 +43,7 @@ class VersionReport:
     """
 
     version: int
-    schema_id: int
+    schema_id: int | str
     table: str
     is_readable: bool
     reason: str = ""

@@ -24,7 +24,7 @@ from applier.consume.offsets import next_window
 from applier.consume.source import Source
 from applier.consume.spark import KafkaTopics, topics_alone
 from applier.decode.dump.export import Export
-from applier.decode.registry.client import SchemaRegistry
+from applier.decode.registry.registries import open_registry
 from applier.decode.tidb.tidb_export import TidbExport
 from applier.decode.values.dates import NAMELESS_HINT
 from applier.errors import ApplierError, ConfigError, DecodeError, OutsideRefused, TransientError
@@ -174,7 +174,7 @@ def _offsets(config: Config, bounds: Mapping[TopicPartition, OffsetRange]) -> st
 
 def _registry(section: RegistrySection) -> str:
     seconds = min(section.timeout_seconds, _ANSWER_SECONDS)
-    client = SchemaRegistry(section.model_copy(update={"attempts": 1, "timeout_seconds": seconds}))
+    client = open_registry(section.model_copy(update={"attempts": 1, "timeout_seconds": seconds}))
     return f"It answers: {counted(len(client.subjects()), 'subject')}."
 
 

@@ -22,6 +22,7 @@ from applier.ddl.actions import CreateTable
 from applier.decode.decoder import Decoder
 from applier.decode.options import DecoderOptions
 from applier.decode.protocols import build
+from applier.decode.registry.framing import GLUE
 from applier.decode.values.dates import ZonedText, is_nameless
 from applier.errors import (
     BatchRefused,
@@ -34,7 +35,7 @@ from applier.errors import (
 )
 
 _ROW, _NO_ROW = 0, (1, 2, 3)
-"""First bytes of Avro messages: a row in the framing of the schema registry, and what TiCDC writes without a schema."""
+"""First bytes of Avro messages: a row in a registry's framing, 3 with Glue, and what TiCDC writes without a schema."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,7 +141,7 @@ def _made(event: Event) -> list[TableName]:
 
 def _of_registry(messages: Sequence[Mapping[str, Any]]) -> tuple[str, ...]:
     """Protocols of a registry that the first bytes of messages fit; () where they fit none."""
-    firsts = {message["value"][0] for message in messages if message["value"]}
+    firsts = {_ROW if GLUE.holds(value) else value[0] for value in (it["value"] for it in messages) if value}
     if not firsts or not firsts <= {_ROW, *_NO_ROW}:
         return ()
     return ("avro",) if firsts & set(_NO_ROW) else ("avro", "debezium-avro")

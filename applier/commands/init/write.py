@@ -110,7 +110,8 @@ def _registry(answers: Answers, protocol: str | None) -> list[str]:
     if answers.registry:
         return ["[registry]", _line("url", answers.registry, "")]
     if protocol and PROTOCOLS[protocol].carries.schema == "registry":
-        return ["[registry]", _line("url", None, f"address of the schema registry, which {protocol} needs")]
+        what = f"address of the schema registry, which {protocol} needs; for AWS's write type, region and registry_name"
+        return ["[registry]", _line("url", None, what)]
     return []
 
 

@@ -1,11 +1,11 @@
 """Decodes TiCDC's Avro messages into events.
 
-The first byte of a value shows what it is: 0 a row in Confluent's framing, and with `avro-enable-watermark` 1 a DDL,
-2 a watermark, 3 a delete. Without that option, and in TiCDC before v8.5.7 and v26.3.4 with it, a delete is a null value
-without a commit ts. Deletes name their row by the Kafka key alone.
+The first byte of a value shows what it is: 0 a row in Confluent's framing, 3 one in Glue's; and with
+`avro-enable-watermark` 1 a DDL, 2 a watermark, 3 with nine bytes a delete. Without that option, and in TiCDC before
+v8.5.7 and v26.3.4 with it, a delete is a null value without a commit ts. Deletes name their row by the Kafka key alone.
 
-A row refers to the pair of its key's and its value's schema id (`row_version`), because the value's schema does not say
-which columns are the key. A delete refers to the key's schema, a table version with `keys_only`.
+A row refers to the pair of its key's and its value's schema id (`row_version`), because the value's schema does
+not say which columns are the key. A delete refers to the key's schema, a table version with `keys_only`.
 """
 
 from __future__ import annotations
@@ -32,15 +32,16 @@ from applier.decode.columnar.groups import GroupedReader, Reader
 from applier.decode.decoder import WireForm
 from applier.decode.json_messages import MALFORMED, Tso
 from applier.decode.options import DecoderOptions
-from applier.decode.registry.client import SchemaRegistry
+from applier.decode.registry.framing import CONFLUENT, GLUE, Framing, framing_of
+from applier.decode.registry.registries import open_registry
 from applier.decode.registry.subjects import Subjects, SubjectSource
-from applier.decode.registry.wire_format import HEADER_BYTES, ConfluentReader, SchemaSource, WriterSchema
+from applier.decode.registry.wire_format import RegistryReader, SchemaSource, WriterSchema
 from applier.decode.row_schemas import Announcer
 from applier.errors import DecodeError, IncompleteRow
 from applier.runtime.decimals import of_unscaled
 from applier.runtime.figures import counted
 
-_ROW, _DDL, _WATERMARK, _DELETE = 0, 1, 2, 3
+_DDL, _WATERMARK, _DELETE = 1, 2, 3
 _MARKER_BYTES = 9
 _OPS = {"c": Op.INSERT, "u": Op.UPDATE, "d": Op.DELETE, "": Op.UPSERT}
 _NO_KEY_HINT = (
@@ -61,13 +62,13 @@ _DDL_DECODER = msgspec.json.Decoder(_Ddl)
 
 def build(options: DecoderOptions) -> AvroDecoder:
     """A decoder from the changefeed's options; it connects to the registry at the first message."""
-    registry = SchemaRegistry(options.registry)
-    return AvroDecoder(registry, options.timezone, registry)
+    registry = open_registry(options.registry)
+    return AvroDecoder(registry, options.timezone, registry, framing_of(options.registry))
 
 
-def row_version(key_id: int, value_id: int) -> int:
-    """Version number of a row: schema ids of key and value, each of 31 bits; value id 0 for a delete by its key."""
-    return key_id << 31 | value_id
+def row_version(key: int, value: int) -> int:
+    """Version number of a row, of the numbers of the schemas of key and value; value 0 for a delete by its key."""
+    return key << 31 | value
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,11 +111,17 @@ class AvroDecoder:
     None where only ids are known.
     """
 
-    def __init__(self, registry: SchemaSource, zone: str = "UTC", subjects: SubjectSource | None = None) -> None:
+    def __init__(
+        self,
+        registry: SchemaSource,
+        zone: str = "UTC",
+        subjects: SubjectSource | None = None,
+        framing: Framing = CONFLUENT,
+    ) -> None:
         self.wire = WireForm(binary="bytes", members="label", zone=zone)
-        self._reader = ConfluentReader(registry)
+        self._reader = RegistryReader(registry, framing=framing)
         self._subject_source = subjects
-        self.bulk = GroupedReader(_head, self._row_reader)
+        self.bulk = GroupedReader(self._head, self._row_reader)
         self.restart()
 
     def restart(self) -> None:
@@ -182,9 +189,9 @@ class AvroDecoder:
         """Decode one message; see `Decoder.decode`."""
         if value is None:
             return self._delete(key, 0)
-        kind = value[0] if value else -1
-        if kind == _ROW:
+        if self._reader.framing.holds(value):
             return self._row(key, value)
+        kind = value[0] if value else -1
         if kind == _DDL:
             return (_schema_change(value),)
         if kind in (_WATERMARK, _DELETE) and len(value) == _MARKER_BYTES:
@@ -192,9 +199,11 @@ class AvroDecoder:
             if ts < 0:
                 raise DecodeError(f"Its {'resolved' if kind == _WATERMARK else 'commit'} ts is no TSO.")
             return (Resolved(ts),) if kind == _WATERMARK else self._delete(key, ts)
+        if any(other.holds(value) for other in (CONFLUENT, GLUE)):
+            self._reader.schema_id(value)
         start = value[:2].hex() or "nothing"
         what = f"It begins with {start} and has {counted(len(value), 'byte')}, which is no message of TiCDC's avro."
-        raise DecodeError(what, "is the protocol right? AWS Glue Schema Registry is not supported.")
+        raise DecodeError(what, "is the protocol right?")
 
     def _row(self, key: bytes | None, value: bytes) -> Sequence[Event]:
         value_id = self._reader.schema_id(value)
@@ -244,7 +253,15 @@ class AvroDecoder:
         layout = self._layouts.get((key_id, value_id))
         if layout is None or layout.lacking or not self._announcer.knows(layout.version):
             return None
-        return _rows_reader(layout.version, layout.record, layout.renamed, self._reader.writer(value_id or key_id))
+        writer, start = self._reader.writer(value_id or key_id), self._reader.framing.header_bytes
+        return _rows_reader(layout.version, layout.record, layout.renamed, writer, start)
+
+    def _head(self, key: bytes | None, value: bytes | None) -> Head | None:
+        """What a message begins with; the value of a delete, which says no more than its commit ts, counts as empty."""
+        size = self._reader.framing.header_bytes
+        if value is None or (len(value) == _MARKER_BYTES and value[0] == _DELETE):
+            return (key[:size], b"") if key else None
+        return ((key or b"")[:size], value[:size]) if self._reader.framing.holds(value) else None
 
     def _record(self, number: int) -> RecordSchema:
         return record_schema(number, self._reader.writer(number).schema)
@@ -265,7 +282,8 @@ class AvroDecoder:
         return self._dated[key]
 
     def _made(self, record: RecordSchema, key_id: int, value_id: int, ts: int) -> _Layout:
-        number, proofs = row_version(key_id, value_id), self._reader.fingerprints(key_id, value_id)
+        number = row_version(self._reader.number(key_id), self._reader.number(value_id))
+        proofs = self._reader.fingerprints(key_id, value_id)
         key = tuple(column.name for column in self._record(key_id).columns) if key_id else ()
         layout = self._layout(record, number, key, ts, keys_only=not value_id)
         layout = replace(layout, version=replace(layout.version, schemas=proofs))
@@ -317,20 +335,17 @@ def _schema_change(value: bytes) -> SchemaChange:
     return SchemaChange(ddl.commit_ts, ddl.query, ddl.schema, table=ddl.table)
 
 
-def _head(key: bytes | None, value: bytes | None) -> Head | None:
-    """What a message begins with; the value of a delete, which says no more than its commit ts, counts as empty."""
-    if value is None or (len(value) == _MARKER_BYTES and value[0] == _DELETE):
-        return (key[:HEADER_BYTES], b"") if key else None
-    return ((key or b"")[:HEADER_BYTES], value[:HEADER_BYTES]) if value[:1] == b"\0" else None
-
-
 def _rows_reader(
-    version: TableVersion, record: RecordSchema, renamed: Mapping[str, str | None] | None, writer: WriterSchema
+    version: TableVersion,
+    record: RecordSchema,
+    renamed: Mapping[str, str | None] | None,
+    writer: WriterSchema,
+    start: int,
 ) -> AvroRows | None:
     """A reader of the rows of one pair of schemas. None if they must be read one by one, or it raises ValueError.
 
     The record is what `writer` says: the schema of the rows, of deletes that of their keys. `renamed` has the upstream
-    name of each column, None to leave it out; it is None altogether where all names stay.
+    name of each column, None to leave it out; it is None altogether where all names stay. Datums begin at `start`.
     """
     if writer.read_many is None or record.text_decimals or CHECKSUM in record.extension:
         return None
@@ -339,9 +354,9 @@ def _rows_reader(
     plan = RowPlan.of(version, version.version, writer.schema, fields)
     read = writer.read_many
     if version.keys_only:
-        return AvroRows(plan, lambda datums, values: _deletes(read(datums), datums, values), in_keys=True)
+        return AvroRows(plan, lambda datums, values: _deletes(read(datums), datums, values), start, in_keys=True)
     insert = Op.INSERT if record.op_has_default else Op.UPSERT  # Else nothing shows that a row is new.
-    return AvroRows(plan, lambda datums, _: _rows(read(datums), datums, insert))
+    return AvroRows(plan, lambda datums, _: _rows(read(datums), datums, insert), start)
 
 
 def _deletes(image: Records, datums: Datums, values: Sequence[bytes | None]) -> Found:

@@ -26,7 +26,7 @@ from applier.decode.columnar.avro_reader import (
     taken,
     to_arrow,
 )
-from applier.decode.registry.wire_format import HEADER_BYTES, AvroSchema
+from applier.decode.registry.wire_format import AvroSchema
 from applier.decode.values.dates import ZONED
 
 _MAX_DIGITS = 38
@@ -175,7 +175,7 @@ class AvroRows:
 
     plan: RowPlan
     find: Callable[[Datums, Sequence[bytes | None]], Found]
-    start: int = HEADER_BYTES
+    start: int
     in_keys: bool = False
 
     def read(

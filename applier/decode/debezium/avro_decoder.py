@@ -32,8 +32,9 @@ from applier.decode.debezium.rows import (
 )
 from applier.decode.decoder import WireForm
 from applier.decode.options import DecoderOptions
-from applier.decode.registry.client import SchemaRegistry
-from applier.decode.registry.wire_format import HEADER_BYTES, AvroSchema, ConfluentReader, SchemaSource
+from applier.decode.registry.framing import CONFLUENT, Framing, framing_of
+from applier.decode.registry.registries import open_registry
+from applier.decode.registry.wire_format import AvroSchema, RegistryReader, SchemaSource
 from applier.decode.row_schemas import Announcer
 from applier.errors import DecodeError
 
@@ -56,7 +57,7 @@ class _SchemaChange(msgspec.Struct, rename={"database": "databaseName", "changes
 
 def build(options: DecoderOptions) -> DebeziumAvroDecoder:
     """A decoder from the changefeed's options; it connects to the registry at the first message."""
-    return DebeziumAvroDecoder(SchemaRegistry(options.registry))
+    return DebeziumAvroDecoder(open_registry(options.registry), framing_of(options.registry))
 
 
 def declared_version(schema: AvroSchema, schema_id: int, *, is_key: bool) -> TableVersion:
@@ -84,12 +85,12 @@ class DebeziumAvroDecoder:
 
     wire = WireForm(binary="bytes", members="label", moved_years=True)
 
-    def __init__(self, registry: SchemaSource) -> None:
-        self._reader = ConfluentReader(registry)
+    def __init__(self, registry: SchemaSource, framing: Framing = CONFLUENT) -> None:
+        self._reader = RegistryReader(registry, framing=framing)
         self._announcer = Announcer()
         self._layouts: Bounded[tuple[TableName, int, int], Layout] = Bounded()
         self._last: Bounded[tuple[int, int], Layout] = Bounded()
-        self.bulk = GroupedReader(_head, self._row_reader)
+        self.bulk = GroupedReader(self._head, self._row_reader)
 
     def restart(self) -> None:
         """Begin a pass; see `Decoder.restart`."""
@@ -150,7 +151,13 @@ class DebeziumAvroDecoder:
         writer = self._reader.writer(value_id)
         if writer.read_many is None:
             return None
-        return _rows_reader(layout, _row_record(writer.schema), value_id, writer.read_many)
+        start = self._reader.framing.header_bytes
+        return _rows_reader(layout, _row_record(writer.schema), value_id, writer.read_many, start)
+
+    def _head(self, key: bytes | None, value: bytes | None) -> Head | None:
+        """What a message begins with; rows without a key are read one by one."""
+        size = self._reader.framing.header_bytes
+        return (key[:size], value[:size]) if key and value else None
 
     def _learn_layout(self, name: TableName, key_id: int, value_id: int) -> Layout:
         try:
@@ -221,15 +228,11 @@ def _field(declared: dict[str, Any], kind: dict[str, Any]) -> ConnectField:
     )
 
 
-def _head(key: bytes | None, value: bytes | None) -> Head | None:
-    """What a message begins with; rows without a key are read one by one."""
-    return (key[:HEADER_BYTES], value[:HEADER_BYTES]) if key and value else None
-
-
-def _rows_reader(layout: Layout, record: AvroSchema, form: int, read: ReadRecords) -> AvroRows | None:
+def _rows_reader(layout: Layout, record: AvroSchema, form: int, read: ReadRecords, start: int) -> AvroRows | None:
     """A reader of the rows of one pair of schemas. None if they must be read one by one, or it raises ValueError.
 
-    The record is the schema of an image, the form the id of the schema of the values.
+    The record is the schema of an image, the form the id of the schema of the values; datums begin
+    at `start`.
     """
     version, types = layout.version, avro_types(record)
     kinds = {column.name: column.type for column in version.columns}
@@ -244,7 +247,7 @@ def _rows_reader(layout: Layout, record: AvroSchema, form: int, read: ReadRecord
     if layout.text_decimals:
         return None
     plan = RowPlan.of(version, form, record, fields)
-    return AvroRows(plan, lambda datums, _: _rows(read(datums), datums, version.name))
+    return AvroRows(plan, lambda datums, _: _rows(read(datums), datums, version.name), start)
 
 
 def _rows(row: Records, datums: Datums, name: TableName) -> Found:

@@ -1,6 +1,6 @@
 """Asks a schema registry for schemas and compatibility verdicts, by Confluent's REST interface.
 
-It keeps no answer: `ConfluentReader` keeps schemas, and knows when to ask again. Requests come with log-in, fail-over,
+It keeps no answer: `RegistryReader` keeps schemas, and knows when to ask again. Requests come with log-in, fail-over,
 retries, and errors in one sentence.
 """
 
@@ -62,11 +62,13 @@ class RegistrySchema:
     """A schema as registered, of kind `AVRO`, `JSON` or `PROTOBUF`.
 
     Its references are the schemas of the names that it uses but does not define, those that others need first.
+    Its version counts within its subject; 0 where its id shows the order, too.
     """
 
     text: str
     kind: str = "AVRO"
     references: tuple[RegistrySchema, ...] = ()
+    version: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,6 +155,15 @@ class SchemaRegistry:
         path = f"/compatibility/subjects/{_quoted(subject)}/versions/{version}?verbose=true"
         return _as(Compatibility, self._http.request("POST", path, {"schema": text}))
 
+    def way_to_none(self, subject: str) -> str:
+        """How a subject takes every schema."""
+        what = f"Set the level of subject {subject} to NONE until TiCDC has registered the new schema, then back"
+        return f'{what}: PUT /config/{subject} {{"compatibility": "NONE"}}.'
+
+    def way_to_write(self, subject: str) -> str:
+        """How a subject takes new versions again."""
+        return f'Make it writable: PUT /mode/{subject} {{"mode": "READWRITE"}}.'
+
     def _first_of(self, *paths: str) -> dict[str, Any]:
         """The first answer that is not "not found"; {} where there is none."""
         answers = (_as(dict[str, Any], self._http.request("GET", path, missing={})) for path in paths)
@@ -193,12 +204,23 @@ def _as(kind: type[T], answer: Any) -> T:
         raise RegistryError(what, "check that [registry] url is that of the Confluent-compatible interface.") from error
 
 
-class _Unavailable(Exception):
+class Unavailable(Exception):
     """No endpoint could answer in this round; another round may, after the pause that the endpoint asked for."""
 
     def __init__(self, what: str, wait_seconds: float | None = None) -> None:
         super().__init__(what)
         self.wait_seconds = wait_seconds
+
+
+def retrying(settings: RegistrySection, sleep: Callable[[float], None]) -> tenacity.Retrying:
+    """Calls again after `Unavailable`, which it raises after the last attempt; `sleep` gets the seconds between."""
+    return tenacity.Retrying(
+        stop=tenacity.stop_after_attempt(settings.attempts),
+        wait=_wait,
+        retry=tenacity.retry_if_exception_type(Unavailable),
+        sleep=sleep,
+        reraise=True,
+    )
 
 
 class RegistryHttp:
@@ -231,16 +253,9 @@ class RegistryHttp:
             RegistryError: The answer is another one that is no success, or cannot be read.
             TransientError: Connection errors, timeouts, 429 or 5xx to the end of all attempts.
         """
-        retrying = tenacity.Retrying(
-            stop=tenacity.stop_after_attempt(self._settings.attempts),
-            wait=_wait,
-            retry=tenacity.retry_if_exception_type(_Unavailable),
-            sleep=self._sleep,
-            reraise=True,
-        )
         try:
-            url, status, content = retrying(self._round, method, path, body)
-        except _Unavailable as down:
+            url, status, content = retrying(self._settings, self._sleep)(self._round, method, path, body)
+        except Unavailable as down:
             rounds = self._settings.attempts
             what = f"The schema registry could not be reached in {rounds} attempts: {down}."
             raise TransientError(what, "check that the registry runs and that [registry] url is right.") from down
@@ -254,7 +269,7 @@ class RegistryHttp:
             at = (self._first + turn) % len(endpoints)
             try:
                 status, content = self._ask(endpoints[at], method, path, body)
-            except _Unavailable as failure:
+            except Unavailable as failure:
                 if not self._is_down:  # One line per outage, whatever the number of attempts.
                     logger().warning("registry_unavailable", reason=str(failure))
                 self._is_down = True
@@ -263,7 +278,7 @@ class RegistryHttp:
             self._first = at
             return endpoints[at].url, status, content
         waits = [failure.wait_seconds for failure in failures if failure.wait_seconds is not None]
-        raise _Unavailable(str(failures[-1]), min(waits) if waits else None)
+        raise Unavailable(str(failures[-1]), min(waits) if waits else None)
 
     def _ask(self, endpoint: Endpoint, method: str, path: str, body: dict[str, Any] | None) -> tuple[int, bytes]:
         settings = self._settings
@@ -286,13 +301,13 @@ class RegistryHttp:
         except requests.exceptions.SSLError as error:
             raise _tls_error(endpoint, error) from error
         except (requests.ConnectionError, requests.Timeout, HTTPError) as error:
-            raise _Unavailable(f"{endpoint.url} gives {type(error).__name__}") from error
+            raise Unavailable(f"{endpoint.url} gives {type(error).__name__}") from error
         except (requests.RequestException, OSError) as error:
             what = f"Schema registry {endpoint.url} cannot be asked: {type(error).__name__}."
             raise RegistryError(what, "check url, ca, client_cert and client_key under [registry].") from error
         if response.status_code == 429 or response.status_code >= 500:
             wait = asked_pause(response.headers.get("Retry-After"))
-            raise _Unavailable(f"{endpoint.url} answers {response.status_code}", wait)
+            raise Unavailable(f"{endpoint.url} answers {response.status_code}", wait)
         return response.status_code, content
 
 
@@ -361,7 +376,7 @@ def _log_in(endpoint: Endpoint, token: str | None) -> Callable[[requests.Prepare
 def _wait(state: tenacity.RetryCallState) -> float:
     """What the registry asked for, else an exponential pause with jitter."""
     failure = state.outcome.exception() if state.outcome else None
-    asked = failure.wait_seconds if isinstance(failure, _Unavailable) else None
+    asked = failure.wait_seconds if isinstance(failure, Unavailable) else None
     return min(asked if asked is not None else _BACKOFF(state), MAX_WAIT_SECONDS)
 
 
@@ -374,7 +389,7 @@ def _read(response: requests.Response, endpoint: Endpoint, seconds: float) -> by
             what = f"Schema registry {endpoint.url} answers with more than {MAX_ANSWER_BYTES} bytes."
             raise RegistryError(what, "check that [registry] url is a schema registry's.")
         if time.monotonic() > deadline:
-            raise _Unavailable(f"{endpoint.url} has not answered whole after {seconds:g} s")
+            raise Unavailable(f"{endpoint.url} has not answered whole after {seconds:g} s")
     return bytes(content)
 
 
@@ -413,6 +428,6 @@ def _tls_error(endpoint: Endpoint, error: requests.exceptions.SSLError) -> Excep
     """A certificate that is not trusted stays so; a handshake that broke off may succeed later."""
     said = str(error).lower()
     if "certificate" not in said and "alert handshake failure" not in said:
-        return _Unavailable(f"{endpoint.url} gives {type(error).__name__}")
+        return Unavailable(f"{endpoint.url} gives {type(error).__name__}")
     what = f"The certificate of schema registry {endpoint.url} is not accepted, or it does not accept ours."
     return RegistryError(what, "set [registry] ca to the authority's PEM file, and client_cert and client_key.")

@@ -1,4 +1,4 @@
-"""Reads Confluent's framing: magic byte 0, four bytes of schema id, one Avro datum.
+"""Reads framed Avro datums, and keeps the schemas that they name.
 
 The datum is read with the writer's schema, the one of its id, and never with a newer one: a decimal's scale, for
 instance, may change without the registry seeing an incompatibility, and `7b` would become another number.
@@ -22,14 +22,12 @@ from applier.changefeed.table import fingerprint
 from applier.decode.bounded_cache import Bounded
 from applier.decode.columnar import avro_reader
 from applier.decode.registry.client import RegistrySchema
+from applier.decode.registry.framing import CONFLUENT, Framing
 from applier.errors import DecodeError, RegistryDenied, RegistryError, RegistryReplaced, SchemaUnknown, TransientError
 from applier.runtime.figures import counted
 
 AvroSchema: TypeAlias = Any
 """An Avro schema as JSON values: dictionary, list (a union) or name."""
-
-HEADER_BYTES = 5
-"""Magic byte and schema id."""
 
 UNKNOWN_FOR_SECONDS = 30.0
 """An id that the registry refuses is not asked for again before this in one pass, however many messages name it."""
@@ -60,24 +58,29 @@ class WriterSchema:
     """The schema of one id, as registered.
 
     `read` reads one datum and raises what fastavro raises; `read_many` is None where the schema has types that only
-    `read` knows. Equal fingerprints mean equal schemas.
+    `read` knows. Equal fingerprints mean equal schemas. The version is that of `RegistrySchema`.
     """
 
     schema: AvroSchema
     fingerprint: int
+    version: int
     read: Callable[[BytesIO], Any]
     read_many: avro_reader.ReadRecords | None
 
 
-class ConfluentReader:
+class RegistryReader:
     """Reads framed datums, and keeps each writer's schema parsed. Its clock counts monotonic seconds.
 
     A registry that was rebuilt gives an id to another schema, and messages show the id alone. So the schema of an id is
     compared with the one that was kept with the table versions, and asked for again in later passes. Asking takes at
-    most `SHARE` of the time, however many ids there are and however slowly the registry answers.
+    most `SHARE` of the time, however many ids there are and however slowly the registry answers. An id of Glue never
+    means another schema: it is asked for once.
     """
 
-    def __init__(self, registry: SchemaSource, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(
+        self, registry: SchemaSource, clock: Callable[[], float] = time.monotonic, framing: Framing = CONFLUENT
+    ) -> None:
+        self.framing = framing
         self._registry = registry
         self._clock = clock
         self._writers: dict[int, WriterSchema] = {}
@@ -91,16 +94,24 @@ class ConfluentReader:
     def restart(self) -> None:
         """Begin a pass: ask again for what the registry refused, and for schemas whose turn it is."""
         self._refused.clear()
+        if self.framing.are_final:
+            return
         self._kept |= self._writers
         self._writers, self._expected = {}, {}
 
     def expect(self, schemas: Iterable[tuple[int, int]]) -> None:
         """Take the fingerprints of the schemas of ids, as they were when their versions were kept."""
+        if self.framing.are_final:
+            return
         self._expected.update((number, text) for number, text in schemas if text)
 
     def fingerprints(self, *ids: int) -> tuple[tuple[int, int], ...]:
-        """The ids but 0, each with the fingerprint of its schema; raises what `writer` raises."""
-        return tuple((number, self.writer(number).fingerprint) for number in ids if number)
+        """The numbers of ids but 0, each with the fingerprint of its schema; raises what `writer` raises."""
+        return tuple((self.number(each), self.writer(each).fingerprint) for each in ids if each)
+
+    def number(self, schema_id: int) -> int:
+        """See `Framing.number`; 0 for no id. Raises what `writer` raises."""
+        return self.framing.number(schema_id, self.writer(schema_id).version) if schema_id else 0
 
     def schema_id(self, data: bytes) -> int:
         """Schema id of a framed datum.
@@ -108,11 +119,7 @@ class ConfluentReader:
         Raises:
             DecodeError: It does not begin with the header.
         """
-        if len(data) < HEADER_BYTES or data[0] != 0:
-            start = data[:2].hex() or "nothing"
-            what = f"It does not begin with the header of a Confluent schema registry, but with {start}."
-            raise DecodeError(what, "is the protocol right? AWS Glue Schema Registry is not supported.")
-        return int.from_bytes(data[1:HEADER_BYTES], "big")
+        return self.framing.schema_id(data)
 
     def writer(self, schema_id: int) -> WriterSchema:
         """The parsed schema of an id; asks the registry the first time.
@@ -177,7 +184,7 @@ class ConfluentReader:
         """
         writer = self.writer(schema_id)
         stream = BytesIO(data)
-        stream.seek(HEADER_BYTES)
+        stream.seek(self.framing.header_bytes)
         try:
             datum = writer.read(stream)
         except UnicodeDecodeError as error:
@@ -237,7 +244,7 @@ def parse_registered(schema_id: int, registered: RegistrySchema) -> WriterSchema
     with suppress(avro_reader.Unsupported):
         read_many = avro_reader.reader(parsed)
     read = partial(fastavro.schemaless_reader, writer_schema=parsed, reader_schema=None)
-    return WriterSchema(schema, fingerprint(shape.encode()), read, read_many)
+    return WriterSchema(schema, fingerprint(shape.encode()), registered.version, read, read_many)
 
 
 def _refuse_recursion(schema: AvroSchema, open_names: frozenset[str]) -> None:

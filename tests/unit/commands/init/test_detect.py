@@ -86,6 +86,15 @@ def test_without_a_registry_first_bytes_are_all_there_is(variant: str, protocols
     assert (findings.protocols, findings.has_watermark) == (protocols, None)
 
 
+def test_rows_in_the_framing_of_glue_are_seen() -> None:
+    """Their first byte is that of a delete, which has nine bytes; both protocols can have it."""
+    row = {"key": None, "value": b"\3\0" + bytes(16) + b"\2"}
+    delete = {"key": b"\3\0" + bytes(16) + b"\2", "value": b"\3" + bytes(8)}
+
+    assert detect([row], decoders(None)).protocols == ("avro", "debezium-avro")
+    assert detect([row, delete], decoders(None)).protocols == ("avro",)
+
+
 def test_rows_in_a_claim_check_storage_are_seen() -> None:
     """Without it they cannot be read."""
     messages = list(recordings.records("types", "simple-json-claimcheck-lz4"))

@@ -10,6 +10,7 @@ import pytest
 
 from applier.changefeed.event import Bootstrap, Op, Resolved, RowChange, SchemaChange
 from applier.changefeed.table import UNKNOWN_DEFAULT, Column, ColumnType, Index, TableName, TableVersion
+from applier.config.registry import RegistrySection
 from applier.decode.avro.decoder import AvroDecoder, build, row_version
 from applier.decode.avro.namesakes import sanitised
 from applier.decode.avro.schema import members
@@ -289,7 +290,7 @@ def test_columns_that_shared_a_sanitised_name_are_refused() -> None:
 
 def test_options_give_registry_and_zone_without_connecting() -> None:
     """The decoder of a worker is built from picklable options; nobody listens at that address."""
-    decoder = build(DecoderOptions(timezone="Asia/Shanghai", registry={"url": "http://127.0.0.1:1"}))
+    decoder = build(DecoderOptions(timezone="Asia/Shanghai", registry=RegistrySection(url="http://127.0.0.1:1")))
 
     assert decoder.wire.zone == "Asia/Shanghai"
 

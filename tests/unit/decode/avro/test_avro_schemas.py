@@ -9,7 +9,7 @@ import pytest
 
 from applier.decode.avro.decoder import AvroDecoder
 from applier.decode.registry.client import RegistrySchema
-from applier.decode.registry.wire_format import ConfluentReader
+from applier.decode.registry.wire_format import RegistryReader
 from applier.errors import DecodeError, RegistryError, TransientError
 from tests.unit.decode.avro_messages import EXTENSION, ID, Schemas, column, record
 
@@ -53,7 +53,7 @@ def test_a_schema_of_another_writer_is_refused(what: str, schema: Any) -> None:
         (b"\x02\0", "It begins with 0200 and has 2 bytes"),
         (b"\x02" + b"\xff" * 8, "Its resolved ts is no TSO"),
         (b"\x03" + b"\xff" * 8, "Its commit ts is no TSO"),
-        (b"\x03\x00" + bytes(16) + b"row", "It begins with 0300"),
+        (b"\x03\x00" + bytes(16) + b"row", "It begins with the header of AWS Glue Schema Registry"),
         (b"{}", "It begins with 7b7d"),
         (b"\0\0\0\0\x09", "It is unknown"),
         (b"\0\0\0\0\2", r"does not fit the writer's schema 2 \(EOFError\)"),
@@ -105,7 +105,7 @@ def test_named_types_of_references_are_found() -> None:
             inner = record(ID, name="inner")
             return RegistrySchema(json.dumps(outer), references=(RegistrySchema(json.dumps(inner)),))
 
-    assert ConfluentReader(Referring()).read(2, b"\0\0\0\0\2\x02\x02\x04") == {"id": 1, "other": {"id": 2}}
+    assert RegistryReader(Referring()).read(2, b"\0\0\0\0\2\x02\x02\x04") == {"id": 1, "other": {"id": 2}}
 
 
 def test_a_schema_of_another_kind_is_refused() -> None:
@@ -119,4 +119,4 @@ def test_a_schema_of_another_kind_is_refused() -> None:
             return RegistrySchema("{}", kind="JSON")
 
     with pytest.raises(RegistryError, match="Schema id 2 is of type JSON, not AVRO"):
-        ConfluentReader(Foreign()).writer(2)
+        RegistryReader(Foreign()).writer(2)

@@ -24,7 +24,7 @@ from applier.decode.registry.client import (
     SchemaRegistry,
     SubjectVersion,
 )
-from applier.decode.registry.wire_format import ConfluentReader
+from applier.decode.registry.wire_format import RegistryReader
 from applier.errors import ConfigError, RegistryError, SchemaUnknown, TransientError
 from tests.fake_registry import Answer, FakeRegistry, fake_registry
 
@@ -63,7 +63,7 @@ def refused_port() -> int:
 def test_a_schema_is_asked_for_once(server: FakeRegistry) -> None:
     """However often an id comes, the registry sees one request."""
     server.on("/schemas/ids/7", FOUND)
-    reader = ConfluentReader(client(server.url))
+    reader = RegistryReader(client(server.url))
 
     assert len({reader.writer(7).fingerprint for _ in range(1000)}) == 1
     assert len(server.requests) == 1
@@ -82,7 +82,7 @@ def test_an_unknown_id_is_not_asked_for_again_at_once(server: FakeRegistry) -> N
     missing = Answer(404, {"error_code": 40403, "message": "Schema not found"})
     server.on("/schemas/ids/9", missing, missing, FOUND)
     now = [0.0]
-    reader = ConfluentReader(client(server.url), clock=lambda: now[0])
+    reader = RegistryReader(client(server.url), clock=lambda: now[0])
     for seconds in (0.0, 31.0):
         now[0] = seconds
         for _ in range(1000):

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from applier.decode.registry.client import RegistrySchema
-from applier.decode.registry.wire_format import SHARE, ConfluentReader
+from applier.decode.registry.wire_format import SHARE, RegistryReader
 from applier.errors import RegistryReplaced, SchemaUnknown, TransientError
 from tests.unit.decode.avro_messages import ID, column, record
 
@@ -33,9 +33,9 @@ class Registry:
             raise self.fails
         return RegistrySchema(self.texts[schema_id])
 
-    def reader(self) -> ConfluentReader:
+    def reader(self) -> RegistryReader:
         """A reader by its clock."""
-        return ConfluentReader(self, lambda: self.now)
+        return RegistryReader(self, lambda: self.now)
 
 
 def test_an_id_that_means_another_schema_in_a_later_pass_is_refused_by_name() -> None:

@@ -133,7 +133,7 @@ def use_recorded_registry(monkeypatch: pytest.MonkeyPatch, scenario: str, varian
     if variant.startswith(("avro", "debezium-avro")):
         registry = RecordedRegistry(scenario, variant)
         for module in (avro, avro_decoder):
-            monkeypatch.setattr(module, "SchemaRegistry", lambda _: registry)
+            monkeypatch.setattr(module, "open_registry", lambda _: registry)
 
 
 def both_ways(monkeypatch: pytest.MonkeyPatch, source: MessageSource, variant: str, **known: Any) -> tuple[Any, Any]:
