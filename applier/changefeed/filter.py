@@ -7,8 +7,11 @@ import shlex
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from typing import TypeVar
 
 from applier.changefeed.table import TableName, fold
+
+_T = TypeVar("_T")
 
 
 class TableFilter:
@@ -53,6 +56,12 @@ class TablePattern:
     def names(self, name: TableName) -> bool:
         """Whether the rules select the table."""
         return bool(self._database.fullmatch(name.folded[0]) and self._table.fullmatch(name.folded[1]))
+
+
+def most_specific(patterns: Iterable[tuple[TablePattern, _T]], name: TableName) -> _T | None:
+    """What stands beside the most specific pattern that names a table, of equal ones the last; None without one."""
+    fitting = [(pattern.rank, place, each) for place, (pattern, each) in enumerate(patterns) if pattern.names(name)]
+    return max(fitting, key=lambda found: found[:2])[2] if fitting else None
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
+from applier.changefeed.filter import TablePattern, most_specific
 from applier.changefeed.table import TableName
 
 
@@ -15,16 +17,19 @@ class Route:
         template: `namespace.table` with `{database}` and `{table}` in it; more dots make more namespace levels. Dots
             inside upstream names do not: they stay part of one level. Own routes of the applier have `{both}` instead:
             database and table in one level, which no other table has.
+        patterns: Templates of the tables of some patterns, of which the most specific one counts; None for `template`.
     """
 
     template: str
+    patterns: Sequence[tuple[TablePattern, str | None]] = ()
 
     def identifier(self, name: TableName) -> tuple[str, ...]:
         """Namespace levels and table name of an upstream table."""
         values = {"database": name.database, "table": name.table}
         if "{both}" in self.template:
             values["both"] = _both(name)
-        return tuple(level.format_map(values) for level in self.template.split("."))
+        template = most_specific(self.patterns, name) or self.template
+        return tuple(level.format_map(values) for level in template.split("."))
 
 
 def _both(name: TableName) -> str:

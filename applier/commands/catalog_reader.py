@@ -198,6 +198,11 @@ class Lake:
             except NoSuchNamespaceError:
                 return []
 
+    def holds(self, identifier: tuple[str, ...], snapshot_id: int) -> bool:
+        """Whether there is a table of that name which has a snapshot."""
+        table = self.table(identifier)
+        return table is not None and snapshot_id in table.snapshots
+
     def table(self, identifier: tuple[str, ...]) -> LakeTable | None:
         """A table; None if the catalog has no table of that name."""
         found = self._load(identifier)

@@ -12,7 +12,7 @@ from typing import Annotated, Any, Literal, get_args
 
 from pydantic import ConfigDict, Field, PrivateAttr, model_validator
 
-from applier.changefeed.filter import TableFilter, TablePattern
+from applier.changefeed.filter import TableFilter, TablePattern, most_specific
 from applier.changefeed.route import Route
 from applier.changefeed.table import TableName
 from applier.changefeed.types import TypeRules
@@ -183,11 +183,7 @@ class TablesSection(Section):
         for key, layout in self.layouts.items():
             if layout.row_ids == "keep" and self.format_version < 3:
                 problems[f"{key}.row_ids"] = "is for format 3, and tables.format_version or tables.readers ask for 2"
-        unknown = set(re.findall(r"\{(.*?)\}", self.route)) - {"database", "table"}
-        if "{table}" not in self.route or "." not in self.route:
-            problems["route"] = "needs a namespace and {table}, such as {database}.{table}"
-        elif unknown:
-            problems["route"] = f"knows {{database}} and {{table}}, not {', '.join(sorted(unknown))}"
+        problems |= {key: problem for key, route in self.routes.items() if (problem := _misrouted(route))}
         refuse(problems)
         return self
 
@@ -198,9 +194,21 @@ class TablesSection(Section):
 
     def layout_of(self, name: TableName) -> TableLayout | None:
         """How a table should lie, by the most specific pattern; None if no pattern names it."""
-        patterns = [(TablePattern(text), section) for text, section in self.layouts.items()]
-        fitting = [(pattern.rank, place) for place, (pattern, _) in enumerate(patterns) if pattern.names(name)]
-        return patterns[max(fitting)[1]][1].layout if fitting else None
+        found = most_specific(((TablePattern(text), section) for text, section in self.layouts.items()), name)
+        return None if found is None else found.layout
+
+    @property
+    def routes(self) -> dict[str, str]:
+        """The templates of routes, by their keys."""
+        return {"route": self.route} | {f"{key}.route": each.route for key, each in self.layouts.items() if each.route}
+
+
+def _misrouted(route: str) -> str:
+    """What is wrong with a route; "" if nothing is."""
+    unknown = sorted(set(re.findall(r"\{(.*?)\}", route)) - {"database", "table"})
+    if "{table}" not in route or "." not in route:
+        return "needs a namespace and {table}, such as {database}.{table}"
+    return f"knows {{database}} and {{table}}, not {', '.join(unknown)}" if unknown else ""
 
 
 class SinkSection(Section):
@@ -302,8 +310,10 @@ class Config(Section):
 
     @property
     def route(self) -> Route:
-        """Where upstream tables go."""
-        return Route(self.tables.route)
+        """Where upstream tables go; what a job writes aside keeps to its own place."""
+        is_own = "{both}" in self.tables.route
+        layouts = {} if is_own else self.tables.layouts
+        return Route(self.tables.route, [(TablePattern(text), each.route) for text, each in layouts.items()])
 
     @property
     def filter(self) -> TableFilter:
@@ -345,8 +355,9 @@ class Config(Section):
         found: dict[str, str] = {}
         if self.catalog.type != "glue":
             return found
-        if self.tables.route.count(".") > 1:
-            found["tables.route"] = "Glue has one level of namespaces: give it one dot, as in {database}.{table}"
+        for key, route in self.tables.routes.items():
+            if route.count(".") > 1:
+                found[f"tables.{key}"] = "Glue has one level of namespaces: give it one dot, as in {database}.{table}"
         is_checked = self.catalog.properties.get("glue.skip-name-validation") != "true"
         if is_checked and not re.fullmatch("[a-z0-9_]+", self.changefeed.name):
             found["changefeed.name"] = "Glue takes lower-case letters, digits and underscores alone"

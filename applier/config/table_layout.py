@@ -141,6 +141,9 @@ class LayoutSection(Section):
     properties: dict[str, str] = Field(default={})
     """Iceberg properties of these tables, beside `tables.properties`; existing tables get them as well."""
 
+    route: str | None = None
+    """Iceberg namespace and table of these upstream tables, in the place of `tables.route`. It is for tables to come:
+    rename those that exist in your engine before you change it."""
     metadata: tuple[RowMetadata, ...] = ()
     """Columns that applier adds to these tables, and fills for each row that it writes (docs/shapes.md): `_commit_ts`,
     the commit ts of the last change of the row; `_commit_time`, its time; `_op`, its kind; `_source_table`, the

@@ -8,6 +8,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from functools import partial
 
 from applier.changefeed.fate import Fate
 from applier.changefeed.message import TopicPartition
@@ -27,9 +28,11 @@ from applier.pipeline.schema_changes.apply import DdlApplier
 from applier.pipeline.since import since
 from applier.pipeline.state import State
 from applier.pipeline.tables import completeness, table_records
+from applier.pipeline.tables.rerouted import settled
 from applier.pipeline.tables.target_tables import TargetTables
 from applier.runtime import failpoints
 from applier.runtime.logs import StatusLine, Stopwatch, milliseconds
+from applier.sink.iceberg.catalog import holds
 
 _NOTED = (Fate.HAD, Fate.LEFT_OUT, Fate.DOUBTED)
 """Fates that the status line counts beside the rows that are applied and those that wait."""
@@ -108,7 +111,9 @@ class Pipeline:
         """Begin at the checkpoint, with the tables as they are: some may be ahead of it, after a step that failed."""
         with self.changing_memory():
             self.state.restore()
-            self.state.ahead = self.targets.restore(self.state.names, self.state.checkpoint)
+            targets, holding = self.targets, partial(holds, self.targets.catalog)
+            last = settled(self.state.checkpoint, targets.identifier, holding)
+            self.state.ahead = targets.restore(self.state.names, last)
             self.state.covered = self._reader.covered(self.state.ahead)
             table_records.recall(self.state, self.targets)
             if self.state.keeps_cut:

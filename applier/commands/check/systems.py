@@ -29,6 +29,7 @@ from applier.decode.tidb.tidb_export import TidbExport
 from applier.decode.values.dates import NAMELESS_HINT
 from applier.errors import ApplierError, ConfigError, DecodeError, OutsideRefused, TransientError
 from applier.pipeline.first_look import lost_catalog, new_lake
+from applier.pipeline.tables.rerouted import RouteChanged, settled
 from applier.runtime.figures import counted
 from applier.runtime.jvm import jars, java_home
 from applier.runtime.permanent_errors import DRIVER
@@ -182,6 +183,8 @@ def _catalog(config: Config) -> str:
     with _read_by_python(), open_lake(config.catalog) as lake:
         spaces, view = lake.namespaces(), ControlView(lake, config.changefeed.name)
         newest, lost_epoch = view.checkpoint(), view.lost_epoch()
+        if newest is not None:
+            settled(newest, config.route.identifier, lake.holds)
     if not spaces and (lost := lost_catalog(config)) is not None:
         raise lost
     there = f"It answers: {counted(spaces, 'namespace')}." if spaces else ""
@@ -198,7 +201,7 @@ def _read_by_python() -> Iterator[None]:
     """Leave open what Python's library cannot answer: `run` reaches the catalog by Java, and may do well without it."""
     try:
         yield
-    except ForeignLake:
+    except (ForeignLake, RouteChanged):
         raise
     except ConfigError as error:
         raise TransientError(str(error)) from error

@@ -23,6 +23,7 @@ from applier.pipeline.first_look import lost_catalog, new_lake
 from applier.pipeline.tables import kept_tables
 from applier.pipeline.tables.ddl_stamp import DROPPED_AT
 from applier.pipeline.tables.loads import LoadRecord, place_of
+from applier.pipeline.tables.rerouted import settled
 from applier.sink.commit.foreign_commits import BACKFILL, is_older, lacks, trace
 from applier.sink.commit.stamp import CHANGEFEED, RESOLVED_TS, Stamp, read
 from applier.sink.control.tables import CHECKPOINTS
@@ -85,7 +86,7 @@ def status(
     one they are Spark's, by snapshots.
 
     Raises:
-        ConfigError: The catalog cannot be read without Spark.
+        ConfigError: The catalog cannot be read without Spark, or the route of tables was changed.
         TransientError: The catalog or its storage does not answer.
         TerminalError: The newest checkpoint cannot be read.
     """
@@ -97,6 +98,7 @@ def status(
         last = view.checkpoint()
         if last is not None:
             steps = moved(view.recent(last), ORDERS[config.changefeed.order])
+            last = settled(last, config.route.identifier, lake.holds)
             found = _tables(lake, last, config)
             heads = [
                 (name, place, _head(name, found.get(place), last, config)) for name, place in _places(last, config)

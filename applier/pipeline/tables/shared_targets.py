@@ -76,7 +76,8 @@ class _Targets:
         if other != name:
             what = f"Upstream tables {other} and {name} both go to the Iceberg table {target}."
             hint = (
-                f"Give each its own with {{database}} in tables.route, or leave one out with tables.include: !{name}."
+                "Give each its own with {database} in tables.route, or by a route of its pattern under [tables]; "
+                f"or leave one out with tables.include: !{name}."
             )
             raise TableMismatch(what, hint)
 

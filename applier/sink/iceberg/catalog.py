@@ -22,7 +22,7 @@ from applier.sink.iceberg.location import OWN_LOCATION, folder_name, has_uuid, i
 from applier.sink.iceberg.table import MISSING, Table
 from applier.wording import WAY_TO_MOVED_FILES
 
-__all__ = ["Catalog", "JavaError", "PartitionField", "Table", "end_rename"]
+__all__ = ["Catalog", "JavaError", "PartitionField", "Table", "end_rename", "holds"]
 
 _LOCATION_REFUSED = (
     "BadRequestException",
@@ -303,6 +303,12 @@ def end_rename(catalog: Catalog, identifier: Identifier, to: Identifier) -> bool
     """
     former, table = catalog.load(identifier), catalog.load(to)
     return former is not None and table is not None and former.uuid == table.uuid and catalog.drop(identifier)
+
+
+def holds(catalog: Catalog, identifier: Identifier, snapshot_id: int) -> bool:
+    """Whether there is a table of that name which has a snapshot."""
+    table = catalog.load(identifier)
+    return table is not None and table.has_snapshot(snapshot_id)
 
 
 def _answer(catalog: Catalog) -> None:
