@@ -349,6 +349,20 @@ class Config(Section):
             found["changefeed.name"] = "Glue takes lower-case letters, digits and underscores alone"
         return found
 
+    @property
+    def _unfit_for_files(self) -> dict[str, str]:
+        """Settings that do not go with files of the storage sink."""
+        if self.source.storage is None:
+            return {}
+        feed = self.changefeed
+        unfit = {
+            "changefeed.protocol": feed.protocol != "canal-json" and "must be canal-json",
+            "changefeed.order": feed.order != "resolved"
+            and "must be resolved, as files of tables have no common order,",
+            "changefeed.partitions": feed.partitions is not None and "is for topics: remove it,",
+        }
+        return {key: f"{problem} with [source.storage]" for key, problem in unfit.items() if problem}
+
     @model_validator(mode="after")
     def _check(self) -> Config:
         feed, upstream = self.changefeed, self.upstream
@@ -362,6 +376,7 @@ class Config(Section):
             problems["upstream.schemas"] = "remove it: the export of upstream.dump has the CREATE TABLE texts already"
         if feed.traits.carries.schema == "registry" and self.registry is None:
             problems["registry"] = f"is needed for protocol {feed.protocol}: add [registry] with url"
+        problems |= self._unfit_for_files
         kafka = self.source.kafka
         if kafka is not None and kafka.lacks_login and not self._java_has_login:
             problems["source.kafka.kafka.sasl.jaas.config"] = _LOGIN_MISSING
