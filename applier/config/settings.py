@@ -354,14 +354,15 @@ class Config(Section):
         """Settings that do not go with files of the storage sink."""
         if self.source.storage is None:
             return {}
-        feed = self.changefeed
-        unfit = {
-            "changefeed.protocol": feed.protocol != "canal-json" and "must be canal-json",
-            "changefeed.order": feed.order != "resolved"
-            and "must be resolved, as files of tables have no common order,",
-            "changefeed.partitions": feed.partitions is not None and "is for topics: remove it,",
-        }
-        return {key: f"{problem} with [source.storage]" for key, problem in unfit.items() if problem}
+        feed, found = self.changefeed, dict[str, str]()
+        if feed.protocol != "canal-json":
+            found["changefeed.protocol"] = "must be canal-json with [source.storage]"
+        if feed.order != "resolved":
+            what = "must be resolved with [source.storage]: the files of tables have no common order"
+            found["changefeed.order"] = what
+        if feed.partitions is not None:
+            found["changefeed.partitions"] = "remove it: folders of [source.storage] are no partitions of a topic"
+        return found
 
     @model_validator(mode="after")
     def _check(self) -> Config:

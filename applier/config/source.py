@@ -166,18 +166,15 @@ class StorageSection(Section):
     """A folder that TiCDC's cloud storage sink writes, read as it grows."""
 
     uri: Annotated[str, Field(min_length=1)]
-    """Its address, as of TiCDC's `sink-uri` without the parameters: `s3://bucket/prefix`, `file:///folder`, a path, or
-    any other address that fsspec knows."""
+    """Its address, as of TiCDC's `sink-uri` without the parameters: `s3://bucket/prefix`, `gs://bucket/prefix`,
+    `file:///folder` or a path. For S3 the variables AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY, AWS_REGION and
+    AWS_ENDPOINT_URL count, and roles."""
 
     @model_validator(mode="after")
     def _check(self) -> StorageSection:
         if "?" in self.uri:
             refuse({"uri": "has parameters: leave out `?` and all that follows"})
         return self
-
-    def kind(self, protocol: str) -> str:
-        """How files with rows end."""
-        return "csv" if protocol == "csv" else "json"
 
 
 _PLACES = "archive, [source.kafka] and [source.storage]"

@@ -343,8 +343,7 @@ def open_runner(config: Config, session: SparkSession, where: Places) -> Iterato
         if section.archive is not None:
             source = ArchiveSource(session, Path(section.archive), staging)
         elif section.storage is not None:
-            folder = StorageFolder(section.storage.uri, section.storage.kind(config.changefeed.protocol))
-            source = StorageSource(session, folder, section.bytes_per_step)
+            source = StorageSource(session, StorageFolder(section.storage.uri), section.bytes_per_step)
         else:
             source = opened.enter_context(closing(KafkaSource(session, section, f"applier-{config.changefeed.name}")))
         yield opened.enter_context(closing(Runner(source, TaskRows(session, source.reading), where)))

@@ -16,6 +16,7 @@ from applier.pipeline.step import Pipeline
 from tests import recordings
 from tests.recorded.test_protocols import replaying, unexplained
 from tests.replay import Replay, doubted
+from tests.services.s3 import ObjectStore
 from tests.storage_sink import Recorded, put_in, write
 
 if TYPE_CHECKING:
@@ -54,6 +55,7 @@ def test_tables_are_equal_as_the_folder_grows(
     states, folder = recordings.expected(scenario), tmp_path / "sink"
     recorded = Recorded.of(scenario, "canal-json-ext")
     with reading(scenario, "canal-json-ext", lake, tmp_path, folder.as_uri()) as found:
+        found.raw["source"]["engine"] = "spark" if scenario == "txns" else "driver"
         for number, state in enumerate((states[len(states) // 3], states[len(states) // 2], states[-1])):
             write(recorded, put_in(folder), state["resolved_ts"], date=day if scenario == "txns" else lambda _: "")
             with found.running(spark) as pipeline:
@@ -63,6 +65,28 @@ def test_tables_are_equal_as_the_folder_grows(
                 assert pipeline.state.resolved_ts == state["resolved_ts"]
                 assert unexplained(found, state, "canal-json") == []
                 assert doubted(found, pipeline) == {}
+
+
+def test_an_object_store_makes_the_same_tables(
+    spark: SparkSession, lake: dict[str, str], tmp_path: Path, s3: ObjectStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Read by the variables of AWS, which Spark's tasks have from the machine that they run on."""
+    for name, value in s3.variables.items():
+        monkeypatch.setenv(name, value)
+    s3.create_bucket("follow")
+
+    def put(name: str, content: bytes) -> None:
+        s3.client().put_object(Bucket="follow", Key=f"feed/{name}", Body=content)
+
+    states, recorded = recordings.expected("txns"), Recorded.of("txns", "canal-json-ext")
+    with reading("txns", "canal-json-ext", lake, tmp_path, "s3://follow/feed") as found:
+        found.raw["source"]["engine"] = "driver"
+        for state in (states[0], states[-1]):
+            write(recorded, put, state["resolved_ts"])
+            with found.running(spark) as pipeline:
+                follow(pipeline)
+                assert pipeline.state.resolved_ts == state["resolved_ts"]
+                assert unexplained(found, state, "canal-json") == []
 
 
 def test_one_run_follows_the_folder_file_by_file(spark: SparkSession, lake: dict[str, str], tmp_path: Path) -> None:

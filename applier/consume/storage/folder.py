@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from datetime import datetime
+from functools import lru_cache
 from typing import Annotated, Any
 
-import fsspec
 import msgspec
+import pyarrow as pa
+from pyarrow.fs import FileInfo, FileSelector, FileSystem, FileType
 
 from applier.consume.storage.layout import METADATA, WHOLE_HINT, Listing, StoredFile, arrange
 from applier.errors import OutsideRefused, SourceLost, TransientError, is_denied, reason_of
@@ -29,12 +31,10 @@ class StorageFolder:
     and TransientError if the storage does not answer.
 
     Attributes:
-        uri: Its address: a path, or what fsspec knows.
-        kind: `json` or `csv`, as the files with rows end.
+        uri: Its address: a path, or what Arrow's file systems know; AWS_* variables say how S3 is reached.
     """
 
     uri: str
-    kind: str
 
     def list(self) -> Listing:
         """Look at what it holds."""
@@ -42,24 +42,21 @@ class StorageFolder:
         checkpoint_ts = self._checkpoint_ts()
         with self._asking("listed"):
             system, root = _opened(self.uri)
-            found = system.find(root, detail=True)
-            files = [_file(item, name, root) for name, item in found.items()]
-        return arrange(checkpoint_ts, files, self.kind)
+            found: list[FileInfo] = system.get_file_info(FileSelector(root, recursive=True))
+        files = [_file(item, root) for item in found if item.type == FileType.File]
+        return arrange(checkpoint_ts, files)
 
     def read(self, file: StoredFile) -> bytes:
         """The bytes of a file, which must be as many as when it was listed."""
         with self._asking(f"asked for {file.path}"):
-            system, root = _opened(self.uri)
-            content: bytes = system.cat_file(f"{root}/{file.path}")
+            content = _content(self.uri, file.path)
         if len(content) != file.size:
             raise changed(file.path, file.size, len(content))
         return content
 
     def _checkpoint_ts(self) -> int:
         with self._asking(f"asked for {METADATA}"):
-            system, root = _opened(self.uri)
-            system.invalidate_cache()
-            content = system.cat_file(f"{root}/{METADATA}")
+            content = _content(self.uri, METADATA)
         try:
             return msgspec.json.decode(content, type=_Metadata).checkpoint_ts
         except msgspec.MsgspecError:
@@ -78,10 +75,10 @@ class StorageFolder:
                 )
                 raise SourceLost(f"{self.uri} has no file {METADATA}.", hint) from error
             raise SourceLost(f"{self.uri} could not be {verb}: it is gone.", WHOLE_HINT) from error
-        except ImportError as error:
-            what = f"Python has no package for the address {self.uri}."
-            raise OutsideRefused(what, "run `pip install 'applier[s3]'`, or [gcs] or [azure].") from error
-        except Exception as error:  # Every fsspec backend raises errors of its own.
+        except pa.ArrowInvalid as error:
+            what = f"source.storage.uri is no address that Arrow knows: {self.uri}."
+            raise OutsideRefused(what, "write s3://bucket/prefix, gs://bucket/prefix or file:///folder.") from error
+        except OSError as error:
             what = f"{self.uri} could not be {verb}: {reason_of(error)}."
             if isinstance(error, PermissionError) or is_denied(error):
                 raise OutsideRefused(what, "give this machine the right to list and read it.") from error
@@ -94,13 +91,20 @@ def changed(path: str, before: int, now: int) -> SourceLost:
     return SourceLost(what, WHOLE_HINT)
 
 
+@lru_cache(maxsize=4)
 def _opened(uri: str) -> tuple[Any, str]:
-    system, root = fsspec.core.url_to_fs(uri)
+    region = os.environ.get("AWS_REGION") or os.environ.get("AWS_DEFAULT_REGION")
+    system, root = FileSystem.from_uri(f"{uri}?region={region}" if region and uri.startswith("s3://") else uri)
     return system, root.rstrip("/")
 
 
-def _file(item: Any, name: str, root: str) -> StoredFile:
-    written = item.get("LastModified", item.get("mtime"))
-    seconds = written.timestamp() if isinstance(written, datetime) else written
-    milliseconds = int(seconds * 1000) if isinstance(seconds, int | float) else None
-    return StoredFile(name[len(root) :].lstrip("/"), int(item["size"] or 0), milliseconds)
+def _content(uri: str, path: str) -> bytes:
+    system, root = _opened(uri)
+    with system.open_input_stream(f"{root}/{path}") as stream:
+        content: bytes = stream.read()
+        return content
+
+
+def _file(item: FileInfo, root: str) -> StoredFile:
+    written = item.mtime_ns
+    return StoredFile(item.path[len(root) :].lstrip("/"), item.size, None if written is None else written // 1_000_000)

@@ -19,13 +19,13 @@ METADATA = "metadata"
 """The file with the checkpoint-ts, and the partition without messages that stands for it."""
 
 _SCHEMA = re.compile(r"(?P<folder>.+/meta)/schema_(?P<version>\d{1,19})_\d{10}\.json")
-_DATA = re.compile(r"(?P<folder>.+)/CDC(?:_(?P<writer>[\w-]+)_)?(?P<number>\d{6,20})\.(?P<kind>\w+)")
+_DATA = re.compile(r"(?P<folder>.+)/CDC(?:_(?P<writer>[\w-]+)_)?(?P<number>\d{6,20})\.json")
 _INDEX = re.compile(r".+/meta/CDC[\w-]*\.index")
 _OLD = re.compile(r".+/\d+/schema\.json")
 
 WHOLE_HINT = (
-    "if the folder is a copy, copy it again from where TiCDC wrote it; else load the tables again and start a changefeed "
-    "under a new name, with a new folder that nothing removes files from."
+    "if the folder is a copy, copy it again from where TiCDC wrote it; else load the tables again and start a "
+    "changefeed under a new name, with a new folder that nothing removes files from."
 )
 
 
@@ -74,32 +74,23 @@ class Listing:
             raise _gone(place, offset)
         return found
 
-    def schema_of(self, file: StoredFile) -> StoredFile | None:
-        """The schema file of the table version that a file with rows is of; None if there is none."""
-        parts = file.path.split("/")
-        for depth in range(len(parts) - 1, 0, -1):
-            for known in self.schemas.get(TopicPartition("/".join([*parts[:depth], "meta"]), 0), ()):
-                if _version(known.path) == parts[depth]:
-                    return known
-        return None
 
-
-def arrange(checkpoint_ts: int, files: Iterable[StoredFile], kind: str) -> Listing:
+def arrange(checkpoint_ts: int, files: Iterable[StoredFile]) -> Listing:
     """Arrange files by the messages that they are.
 
     Raises:
-        SourceLost: A number is missing between two files, or a file is not as TiCDC names those of this kind.
+        SourceLost: A number is missing between two files, or a file is not as TiCDC names those of Canal-JSON.
     """
     rows: dict[TopicPartition, dict[int, StoredFile]] = {}
     schemas: dict[TopicPartition, list[StoredFile]] = {}
     for file in files:
         if match := _SCHEMA.fullmatch(file.path):
             schemas.setdefault(TopicPartition(match["folder"], 0), []).append(file)
-        elif (match := _DATA.fullmatch(file.path)) and match["kind"] == kind:
+        elif match := _DATA.fullmatch(file.path):
             topic = f"{match['folder']}/CDC_{match['writer']}" if match["writer"] else match["folder"]
             rows.setdefault(TopicPartition(topic, 0), {})[int(match["number"]) - 1] = file
         else:
-            _refuse_odd(file, kind)
+            _refuse_odd(file)
     for place, numbered in rows.items():
         _refuse_gap(place, numbered)
     in_order = {place: sorted(found, key=lambda file: int(_version(file.path))) for place, found in schemas.items()}
@@ -111,14 +102,14 @@ def _version(path: str) -> str:
     return match["version"] if match else "0"
 
 
-def _refuse_odd(file: StoredFile, kind: str) -> None:
+def _refuse_odd(file: StoredFile) -> None:
     name = file.path.rsplit("/", 1)[-1]
     if _OLD.fullmatch(file.path):
         hint = "let TiCDC v7.0 or later write a new folder."
         raise SourceLost(f"File {file.path} is of the layout that TiCDC before v7.0 wrote.", hint)
     if name.startswith("CDC") and not _INDEX.fullmatch(file.path):
-        hint = "set changefeed.protocol to that of the sink; and take files that TiCDC did not write out of the folder."
-        raise SourceLost(f"File {file.path} is not one of protocol {'csv' if kind == 'csv' else 'canal-json'}.", hint)
+        hint = "applier reads protocol=canal-json of the sink-uri; let TiCDC write a folder of nothing else."
+        raise SourceLost(f"File {file.path} is not one of protocol canal-json.", hint)
 
 
 def _refuse_gap(place: TopicPartition, numbered: Mapping[int, StoredFile]) -> None:

@@ -25,12 +25,11 @@ _LISTINGS = 4
 
 
 class FileMessage(NamedTuple):
-    """A message that is to be read: where it is in the feed, its file, and what describes the table of its rows."""
+    """A message that is to be read: where it is in the feed, and its file."""
 
     place: TopicPartition
     offset: int
     file: StoredFile
-    schema: StoredFile | None = None
 
     @property
     def is_schema(self) -> bool:
@@ -57,15 +56,12 @@ def _taken(coming: deque[tuple[FileMessage, Future[pa.Table]]]) -> PartitionMess
 
 
 def _table(folder: StorageFolder, message: FileMessage) -> pa.Table:
-    key = SCHEMA_KEY if message.is_schema else b""
-    if message.schema is not None:
-        key = folder.read(message.schema)
     row = {
         "topic": message.place.topic,
         "partition": message.place.partition,
         "offset": message.offset,
         "timestamp": None if message.file.written_ms is None else message.file.written_ms * 1000,
-        "key": key,
+        "key": SCHEMA_KEY if message.is_schema else None,
         "value": folder.read(message.file),
     }
     return pa.Table.from_pylist([row], schema=MESSAGE_SCHEMA)
@@ -147,9 +143,7 @@ class StoredMessages:
     def _files(self, place: TopicPartition, span: OffsetRange) -> list[FileMessage]:
         found = [FileMessage(place, offset, self._last.at(place, offset)) for offset in range(*span)]
         self._read |= {message.file.path: message.file.size for message in found if not message.is_schema}
-        if self.folder.kind != "csv":
-            return found
-        return [message._replace(schema=self._last.schema_of(message.file)) for message in found]
+        return found
 
     @property
     def _last(self) -> Listing:

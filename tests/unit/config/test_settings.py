@@ -137,10 +137,17 @@ def test_kafka_keys_may_be_quoted_or_not() -> None:
     assert options[0].options == options[1].options == expected
 
 
+ONE_SOURCE = "exactly one of archive, [source.kafka] and [source.storage] is needed"
+
+
 @pytest.mark.parametrize(
     ("source", "expected"),
     [
-        ({}, ["source.kafka: missing: exactly one of archive and [source.kafka] is needed."]),
+        ({}, [f"source.kafka: missing: {ONE_SOURCE}."]),
+        (
+            {"storage": {"uri": "s3://b/p"}, "archive": "x"},
+            [f"source.archive: excludes [source.storage]: {ONE_SOURCE}."],
+        ),
         (
             {"kafka": {"topic": "x"}},
             [
@@ -154,6 +161,17 @@ def test_kafka_keys_may_be_quoted_or_not() -> None:
 def test_source_is_exactly_one(source: dict[str, Any], expected: list[str]) -> None:
     """An archive or Kafka, and Kafka needs topics and an address."""
     assert problems(minimal(source=source)) == expected
+
+
+def test_what_does_not_go_with_files_of_the_storage_sink_is_refused() -> None:
+    """Another protocol, an order by offset, a number of partitions; and an address that has the sink's parameters."""
+    feed = {"name": "shop", "protocol": "simple", "order": "offset", "partitions": 3}
+    assert sorted(problems(minimal(source={"storage": {"uri": "s3://b/p?protocol=csv"}}, changefeed=feed))) == [
+        "changefeed.order: must be resolved with [source.storage]: the files of tables have no common order.",
+        "changefeed.partitions: remove it: folders of [source.storage] are no partitions of a topic.",
+        "changefeed.protocol: must be canal-json with [source.storage].",
+        "source.storage.uri: has parameters: leave out `?` and all that follows.",
+    ]
 
 
 @pytest.mark.parametrize(
