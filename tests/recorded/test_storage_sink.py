@@ -124,3 +124,27 @@ def test_a_folder_that_lost_a_file_is_refused(spark: SparkSession, lake: dict[st
         (folder / "metadata").write_text(f'{{"checkpoint-ts": {states[0]["resolved_ts"]}}}')
         with pytest.raises(SourceLost, match="went back"), found.running(spark) as pipeline:
             pipeline.step()
+
+
+def test_rows_that_a_restarted_ticdc_writes_again_count_once(
+    spark: SparkSession, lake: dict[str, str], tmp_path: Path
+) -> None:
+    """It goes on from its checkpoint-ts in files of higher numbers, and earlier files hold some of those rows."""
+    states, folder = recordings.expected("txns"), tmp_path / "sink"
+    recorded = Recorded.of("txns", "canal-json-ext")
+    before, after = states[len(states) // 2], states[-1]
+    again = 0
+    with reading("txns", "canal-json-ext", lake, tmp_path, str(folder)) as found:
+        write(recorded, put_in(folder), before["resolved_ts"])
+        for name, lines in recorded.rows.items():
+            rest = [line for ts, line in lines if ts > before["resolved_ts"]]
+            version = folder.joinpath(*name, str(recorded.version(name, lines[-1][0])))
+            files = sorted(version.glob("CDC*.json"))
+            again += sum(line in files[-1].read_bytes() for line in rest)
+            (version / f"CDC{len(files) + 1:06}.json").write_bytes(b"".join(line + b"\r\n" for line in rest))
+        assert again
+        for state in (before, after):
+            (folder / "metadata").write_text(f'{{"checkpoint-ts": {state["resolved_ts"]}}}')
+            with found.running(spark) as pipeline:
+                follow(pipeline)
+                assert unexplained(found, state, "canal-json") == []

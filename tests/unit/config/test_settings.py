@@ -9,6 +9,7 @@ import pytest
 
 from applier.changefeed.filter import TableFilter
 from applier.changefeed.table import TableName
+from applier.commands.backfill.command import from_archive
 from applier.config.changefeed import ChangefeedSection
 from applier.config.reading.problems import Problems
 from applier.config.settings import Config, load, parse
@@ -161,6 +162,16 @@ ONE_SOURCE = "exactly one of archive, [source.kafka] and [source.storage] is nee
 def test_source_is_exactly_one(source: dict[str, Any], expected: list[str]) -> None:
     """An archive or Kafka, and Kafka needs topics and an address."""
     assert problems(minimal(source=source)) == expected
+
+
+def test_the_example_of_the_storage_sink_fits() -> None:
+    """It can be copied; and `backfill --archive`, which reads messages of a topic, is refused with it."""
+    config = load(Path(__file__).parents[3] / "examples/storage/applier.toml")
+    assert config.source.storage is not None
+    assert config.source.storage.uri == "s3://feeds/shop"
+    assert from_archive(config, None) is config
+    with pytest.raises(ConfigError, match="--archive holds messages of a topic, and the feed is one of files"):
+        from_archive(config, "topic")
 
 
 def test_what_does_not_go_with_files_of_the_storage_sink_is_refused() -> None:
