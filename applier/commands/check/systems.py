@@ -122,7 +122,7 @@ def _java(config: Config) -> Parts:
 
 
 def _stored(uri: str) -> str:
-    found = StorageFolder(uri).list()
+    found = StorageFolder(uri).look()
     files, ddl = (sum(map(len, places.values())) for places in (found.rows, found.schemas))
     rows = f"{counted(files, 'file')} with rows in {counted(len(found.rows), 'folder')}, {counted(ddl, 'schema file')}"
     return f"{rows}; checkpoint-ts {found.checkpoint_ts} ({wall_clock(found.checkpoint_ts):%F %T} UTC)."

@@ -36,15 +36,21 @@ class StorageFolder:
 
     uri: str
 
-    def list(self) -> Listing:
+    def look(self) -> Listing:
         """Look at what it holds."""
         # First: all that it covers is in files that are there already.
         checkpoint_ts = self._checkpoint_ts()
+        try:
+            return arrange(checkpoint_ts, self._files())
+        except SourceLost:
+            # A file that came behind the place where the listing was, and the next one before it, look like a gap.
+            return arrange(checkpoint_ts, self._files())
+
+    def _files(self) -> list[StoredFile]:
         with self._asking("listed"):
             system, root = _opened(self.uri)
             found: list[FileInfo] = system.get_file_info(FileSelector(root, recursive=True))
-        files = [_file(item, root) for item in found if item.type == FileType.File]
-        return arrange(checkpoint_ts, files)
+        return [_file(item, root) for item in found if item.type == FileType.File]
 
     def read(self, file: StoredFile) -> bytes:
         """The bytes of a file, which must be as many as when it was listed."""

@@ -83,7 +83,7 @@ class StoredMessages:
 
     def bounds(self) -> Mapping[TopicPartition, OffsetRange]:
         """See `Source`; looks at the folder anew."""
-        found = self.folder.list()
+        found = self.folder.look()
         if self._listings and found.checkpoint_ts < self._listings[-1].checkpoint_ts:
             raise went_back(found.checkpoint_ts, self._listings[-1].checkpoint_ts)
         for files in found.rows.values():

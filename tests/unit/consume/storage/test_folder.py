@@ -11,6 +11,7 @@ from applier.changefeed.message import TopicPartition
 from applier.changefeed.schema_key import SCHEMA_KEY
 from applier.changefeed.window import OffsetRange, Window
 from applier.consume.storage.folder import StorageFolder
+from applier.consume.storage.layout import StoredFile
 from applier.consume.storage.messages import StoredMessages, in_files
 from applier.consume.window_size import WindowTooLargeError
 from applier.errors import OutsideRefused, SourceLost
@@ -86,7 +87,7 @@ def test_an_object_store_is_read_likewise(s3: ObjectStore, monkeypatch: pytest.M
     assert [value for *_, value in values(source, Window(source.bounds()))][:3] == [b"one", b"two!", b"three"]
     assert source.resolved({ROWS: 2}, 9) == {ROWS: 9}
     with pytest.raises(SourceLost, match="s3://sink/none has no file metadata"):
-        StorageFolder("s3://sink/none").list()
+        StorageFolder("s3://sink/none").look()
 
 
 def test_a_partition_is_complete_up_to_the_look_that_showed_no_more_of_it(tmp_path: Path) -> None:
@@ -135,6 +136,21 @@ def test_a_file_that_is_missing_or_odd_is_named(tmp_path: Path, name: str, reaso
     put(tmp_path, {**FILES, name: b"x"})
     with pytest.raises(SourceLost, match=reason):
         opened(tmp_path).bounds()
+
+
+def test_files_that_come_while_the_folder_is_listed_are_no_gap(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A listing may show the later one alone; the next one shows both."""
+    put(tmp_path, FILES)
+    found, looks = StorageFolder._files, list[int]()
+
+    def racing(folder: StorageFolder) -> list[StoredFile]:
+        looks.append(1)
+        return [file for file in found(folder) if len(looks) > 1 or file.path != "shop/a/5/CDC000003.json"]
+
+    monkeypatch.setattr(StorageFolder, "_files", racing)
+    put(tmp_path, {"shop/a/5/CDC000003.json": b"", "shop/a/5/CDC000004.json": b""})
+    assert opened(tmp_path).bounds()[ROWS] == OffsetRange(0, 4)
+    assert len(looks) == 2
 
 
 def test_a_file_that_expired_before_it_was_read_is_named(tmp_path: Path) -> None:
@@ -187,4 +203,4 @@ def test_a_folder_that_is_none_is_refused(tmp_path: Path) -> None:
     with pytest.raises(SourceLost, match="has no file metadata"):
         opened(tmp_path / "none").bounds()
     with pytest.raises(OutsideRefused, match="is no address that Arrow knows: ftp://x/y"):
-        StorageFolder("ftp://x/y").list()
+        StorageFolder("ftp://x/y").look()
