@@ -38,6 +38,11 @@ class InMemory(Runner):
         """See `Source`; nothing tells."""
         return {}
 
+    def resolved(self, read: Mapping[TopicPartition, int], applied: int) -> Mapping[TopicPartition, int] | None:
+        """See `Source`; messages show it."""
+        del read, applied
+        return None
+
     def offsets_at(self, milliseconds: int) -> Mapping[TopicPartition, int]:
         """See `Source`; no record has a time."""
         del milliseconds

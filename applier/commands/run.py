@@ -216,7 +216,7 @@ def follow(
 
 def _is_stalled(step: Step, config: Config) -> bool:
     """Whether something holds the watermark back; an archive that is read to its end only has no more."""
-    return bool(stall(step)) and not (config.source.archive is not None and is_still(step))
+    return bool(stall(step)) and not (config.source.is_bounded and is_still(step))
 
 
 def _tell(step: Step, state: State, reports: Reports) -> None:

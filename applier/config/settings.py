@@ -363,6 +363,21 @@ class Config(Section):
             found["changefeed.name"] = "Glue takes lower-case letters, digits and underscores alone"
         return found
 
+    @property
+    def _unfit_for_files(self) -> dict[str, str]:
+        """Settings that do not go with files of the storage sink."""
+        if self.source.storage is None:
+            return {}
+        feed, found = self.changefeed, dict[str, str]()
+        if feed.protocol != "canal-json":
+            found["changefeed.protocol"] = "must be canal-json with [source.storage]"
+        if feed.order != "resolved":
+            what = "must be resolved with [source.storage]: the files of tables have no common order"
+            found["changefeed.order"] = what
+        if feed.partitions is not None:
+            found["changefeed.partitions"] = "remove it: folders of [source.storage] are no partitions of a topic"
+        return found
+
     @model_validator(mode="after")
     def _check(self) -> Config:
         feed, upstream = self.changefeed, self.upstream
@@ -376,6 +391,7 @@ class Config(Section):
             problems["upstream.schemas"] = "remove it: the export of upstream.dump has the CREATE TABLE texts already"
         if feed.traits.carries.schema == "registry" and self.registry is None:
             problems["registry"] = f"is needed for protocol {feed.protocol}: add [registry] with url"
+        problems |= self._unfit_for_files
         kafka = self.source.kafka
         if kafka is not None and kafka.lacks_login and not self._java_has_login:
             problems["source.kafka.kafka.sasl.jaas.config"] = _LOGIN_MISSING

@@ -158,13 +158,37 @@ class KafkaSection(Section):
         return {key: str(value) for key, value in (self.__pydantic_extra__ or {}).items()}
 
 
+_FILE_BYTES = 1 << 30
+"""Bytes of a file of the storage sink beyond which it is refused: TiCDC's `file-size` is 512 MiB at the most."""
+
+
+class StorageSection(Section):
+    """A folder that TiCDC's cloud storage sink writes, read as it grows."""
+
+    uri: Annotated[str, Field(min_length=1)]
+    """Its address, as of TiCDC's `sink-uri` without the parameters: `s3://bucket/prefix`, `gs://bucket/prefix`,
+    `file:///folder` or a path. For S3 the variables AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY, AWS_REGION and
+    AWS_ENDPOINT_URL count, and roles."""
+
+    @model_validator(mode="after")
+    def _check(self) -> StorageSection:
+        if "?" in self.uri:
+            refuse({"uri": "has parameters: leave out `?` and all that follows"})
+        return self
+
+
+_PLACES = "archive, [source.kafka] and [source.storage]"
+
+
 class SourceSection(Section):
-    """Where the messages are; exactly one of `archive` and `kafka`."""
+    """Where the messages are; exactly one of `archive`, `kafka` and `storage`."""
 
     archive: str | None = None
     """Folder of *.jsonl, *.jsonl.gz or *.parquet."""
     kafka: KafkaSection | None = None
     """A Kafka cluster."""
+    storage: StorageSection | None = None
+    """A folder of TiCDC's cloud storage sink."""
     messages_per_step: Annotated[int, Field(ge=1)] = 500_000
     """Messages that one step reads at the most; on a cluster, where it is not set, for [each core](cluster.md#size)."""
     bytes_per_step: Annotated[int, Field(ge=1024)] = 2**30
@@ -182,11 +206,22 @@ class SourceSection(Section):
 
     @model_validator(mode="after")
     def _check(self) -> SourceSection:
-        if self.archive is not None and self.kafka is not None:
-            refuse({"archive": "excludes [source.kafka]: exactly one of them is needed"})
-        if self.archive is None and self.kafka is None:
-            refuse({"kafka": "missing: exactly one of archive and [source.kafka] is needed"})
+        given = [name for name in ("archive", "kafka", "storage") if getattr(self, name) is not None]
+        if len(given) > 1:
+            refuse({given[0]: f"excludes [source.{given[1]}]: exactly one of {_PLACES} is needed"})
+        if not given:
+            refuse({"kafka": f"missing: exactly one of {_PLACES} is needed"})
         return self
+
+    @property
+    def is_bounded(self) -> bool:
+        """Whether nothing is added to it while it is read: what was there at the start is all."""
+        return self.archive is not None
+
+    @property
+    def most_bytes(self) -> int:
+        """Bytes of a message beyond which it is refused; a file of the storage sink is one."""
+        return self.max_message_bytes if self.storage is None else _FILE_BYTES
 
 
 def dotted(nested: dict[str, Any]) -> dict[str, Any]:

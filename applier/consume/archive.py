@@ -5,7 +5,7 @@ from __future__ import annotations
 import gzip
 import zlib
 from collections import deque
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import reduce
 from operator import or_
@@ -82,6 +82,9 @@ class Archive:
             TopicPartition(row["topic"], row["partition"]): OffsetRange(row["offset_min"], row["offset_max"] + 1)
             for row in rows.aggregate([("offset", "min"), ("offset", "max")]).to_pylist()
         }
+
+    def resolved(self, read: Mapping[TopicPartition, int], applied: int) -> None:
+        """See `Source`; messages show it."""
 
     def offsets_at(self, milliseconds: int) -> dict[TopicPartition, int]:
         """See `Source`."""

@@ -80,6 +80,12 @@ class Source(Protocol):
     def topic_ids(self) -> Mapping[str, str]:
         """What distinguishes each topic from another of its name, where the source shows it; {} where it does not."""
 
+    def resolved(self, read: Mapping[TopicPartition, int], applied: int) -> Mapping[TopicPartition, int] | None:
+        """Up to which commit ts partitions hold nothing that was not read, where some were read up to these offsets.
+
+        None where only messages show that. A source that has been `applied` beyond what it holds raises SourceLost.
+        """
+
     def offsets_at(self, milliseconds: int) -> Mapping[TopicPartition, int]:
         """The first offset of each partition whose record is of a Unix time or later, or untimed; else its end."""
 

@@ -127,6 +127,9 @@ class KafkaTopics:
         with self._asking():
             return self._admin.topic_ids(self._names())
 
+    def resolved(self, read: Mapping[TopicPartition, int], applied: int) -> None:
+        """See `Source`; messages show it."""
+
     def offsets_at(self, milliseconds: int) -> Mapping[TopicPartition, int]:
         """See `Source`."""
         with self._asking():

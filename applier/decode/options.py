@@ -23,6 +23,7 @@ class DecoderOptions:
         by_offset: The feed is applied in offset order, so a time too coarse for a commit ts may stand in for one.
         keys: Key columns by `database.table`, for Debezium rows without a Kafka key.
         nameless_zone: Zone of TIMESTAMP text that names a machine's, such as `Local`; "" where none is configured.
+        is_stored: Messages are files of TiCDC's storage sink.
         max_bytes: Size of a message beyond which it is refused: as it came, in the claim-check storage, decompressed.
     """
 
@@ -33,4 +34,5 @@ class DecoderOptions:
     by_offset: bool = False
     keys: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     nameless_zone: str = ""
+    is_stored: bool = False
     max_bytes: int = MAX_MESSAGE_BYTES

@@ -9,6 +9,7 @@ from importlib import import_module
 from applier.changefeed.table import TableName
 from applier.decode.decoder import ClaimReader, Decoder
 from applier.decode.options import DecoderOptions
+from applier.decode.storage.decoder import StoredLines
 
 MAKERS: Mapping[str, tuple[str, str]] = {
     "simple": ("simple.decoder", "SimpleDecoder"),
@@ -32,7 +33,7 @@ def build(protocol: str, options: DecoderOptions) -> Decoder:
     """
     module, name = MAKERS[protocol]
     maker: Callable[[DecoderOptions], Decoder] = getattr(import_module(f"applier.decode.{module}"), name)
-    return maker(options)
+    return StoredLines(maker(options)) if options.is_stored else maker(options)
 
 
 _OF_THREAD = threading.local()

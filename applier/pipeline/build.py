@@ -20,6 +20,8 @@ from applier.consume.runner import Runner
 from applier.consume.source import Source
 from applier.consume.spark import ArchiveSource, KafkaSource, places
 from applier.consume.staging_folder import staging_folder
+from applier.consume.storage.folder import StorageFolder
+from applier.consume.storage.spark import StorageSource
 from applier.consume.tasks.spark import TaskRows
 from applier.ddl.schema_tracker import Tables
 from applier.decode.avro.namesakes import Lives
@@ -340,6 +342,8 @@ def open_runner(config: Config, session: SparkSession, where: Places) -> Iterato
         source: Source
         if section.archive is not None:
             source = ArchiveSource(session, Path(section.archive), staging)
+        elif section.storage is not None:
+            source = StorageSource(session, StorageFolder(section.storage.uri), section.bytes_per_step)
         else:
             source = opened.enter_context(closing(KafkaSource(session, section, f"applier-{config.changefeed.name}")))
         yield opened.enter_context(closing(Runner(source, TaskRows(session, source.reading), where)))
@@ -377,5 +381,6 @@ def decoder_options(config: Config) -> DecoderOptions:
         by_offset=section.order == "offset",
         keys={**keys, **config.tables.keys},
         nameless_zone=section.named_zone,
-        max_bytes=config.source.max_message_bytes,
+        is_stored=config.source.storage is not None,
+        max_bytes=config.source.most_bytes,
     )

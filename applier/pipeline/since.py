@@ -76,6 +76,8 @@ def newest(source: Source, decoder: Callable[[], Decoder]) -> int | None:
 
     A topic whose tables were dropped stays behind for good: no export after that could be loaded.
     """
+    if (shown := source.resolved({place: span.end for place, span in source.bounds().items()}, 0)) is not None:
+        return max(shown.values(), default=None)
     spans = {place: span for place, span in source.bounds().items() if span.end > span.start}
     found = resolved_near_ends(Window(spans), source.collect, decoder) if spans else {}
     by_topic: dict[str, int] = {}

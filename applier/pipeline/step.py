@@ -101,7 +101,7 @@ class Pipeline:
 
     def since(self, ts: int) -> dict[TopicPartition, Reading]:
         """Where each partition is read from, so that nothing above a commit ts is missed; see `since.since`."""
-        return since(self.source, ts, None if self.config.source.archive else self.scanner.decoder())
+        return since(self.source, ts, None if self.config.source.is_bounded else self.scanner.decoder())
 
     def ends(self) -> dict[TopicPartition, int]:
         """Ends of the source now."""

@@ -159,7 +159,7 @@ def _stale(
 def _pace(report: StatusReport, last: Checkpoint, config: Config, *, is_held: bool) -> Pace:
     """Why a lag is none that needs a hand; `is_held` where no applier runs, or something holds the watermark back."""
     backlog = last.counts.get("backlog")
-    is_read = config.source.archive is not None and backlog == 0
+    is_read = config.source.is_bounded and backlog == 0
     if last.is_through or is_read:
         return "" if report.lag_seconds is None else "complete" if is_read else "ended"
     is_late = report.lag_seconds is None or report.lag_seconds > report.max_lag_seconds
@@ -187,7 +187,7 @@ def _paced(report: StatusReport, last: Checkpoint, config: Config) -> Iterator[T
 
 def _still(last: Checkpoint, config: Config, *, is_held: bool) -> Trouble | None:
     """That the feed as a whole stands still; None where it does not, and where nothing shows it."""
-    if is_held or not last.resolved_ts or not last.counts.get(STILL) or config.source.archive is not None:
+    if is_held or not last.resolved_ts or not last.counts.get(STILL) or config.source.is_bounded:
         return None
     return Trouble(wording.stands_still(last.resolved_ts), wording.WAY_TO_A_LIVING_FEED, is_open=True)
 

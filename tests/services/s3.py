@@ -43,6 +43,16 @@ class ObjectStore:
         )
 
     @property
+    def variables(self) -> dict[str, str]:
+        """Variables of the environment by which clients of AWS find it."""
+        return {
+            "AWS_ACCESS_KEY_ID": ACCESS_KEY,
+            "AWS_SECRET_ACCESS_KEY": SECRET_KEY,
+            "AWS_REGION": REGION,
+            "AWS_ENDPOINT_URL": self.endpoint,
+        }
+
+    @property
     def catalog_properties(self) -> dict[str, str]:
         """Properties that make an Iceberg catalog keep its files here."""
         return {

@@ -109,6 +109,9 @@ def from_archive(config: Config, archive: str | None) -> Config:
     """The configuration with a folder of recorded messages as its source; as it is without one."""
     if archive is None:
         return config
+    if config.source.storage is not None:
+        what = "--archive holds messages of a topic, and the feed is one of files."
+        raise ConfigError([f"{what} Leave it out: [source.storage] keeps all of them."])
     source = config.source.model_copy(update={"archive": archive, "kafka": None})
     return config.model_copy(update={"source": source})
 

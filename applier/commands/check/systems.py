@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TypeAlias
 
 from applier.changefeed.message import TopicPartition
+from applier.changefeed.ts import wall_clock
 from applier.changefeed.window import OffsetRange
 from applier.commands.before_spark import refuse_no_topic
 from applier.commands.catalog_reader import catalog_properties, open_lake
@@ -23,6 +24,7 @@ from applier.consume.archive import files_of
 from applier.consume.offsets import next_window
 from applier.consume.source import Source
 from applier.consume.spark import KafkaTopics, topics_alone
+from applier.consume.storage.folder import StorageFolder
 from applier.decode.dump.export import Export
 from applier.decode.registry.registries import open_registry
 from applier.decode.tidb.tidb_export import TidbExport
@@ -92,6 +94,9 @@ def _all(config: Config, found: Systems) -> Iterator[tuple[str, Parts]]:
     if config.source.archive:
         folder = Path(config.source.archive)
         yield "archive", [("archive", lambda: f"{counted(len(files_of(folder)), 'file')} in {folder}.")]
+    elif config.source.storage:
+        uri = config.source.storage.uri
+        yield "storage sink", [("storage sink", lambda: _stored(uri))]
     else:
         yield "Kafka", _kafka(config, found)
     if (registry := config.registry) and config.changefeed.traits.carries.schema == "registry":
@@ -115,6 +120,13 @@ def _java(config: Config) -> Parts:
     if uri.startswith("jdbc:") and not uri.startswith(jars.DATABASES) and not given:
         what = f"catalog.uri is in {uri.split(':')[1]}, whose JDBC driver does not come along"
         raise OutsideRefused(f"{what}.", DRIVER)
+
+
+def _stored(uri: str) -> str:
+    found = StorageFolder(uri).look()
+    files, ddl = (sum(map(len, places.values())) for places in (found.rows, found.schemas))
+    rows = f"{counted(files, 'file')} with rows in {counted(len(found.rows), 'folder')}, {counted(ddl, 'schema file')}"
+    return f"{rows}; checkpoint-ts {found.checkpoint_ts} ({wall_clock(found.checkpoint_ts):%F %T} UTC)."
 
 
 def _kafka(config: Config, found: Systems) -> Parts:

@@ -12,6 +12,7 @@ from applier.config.reading.problems import Problems
 _KEYS = {
     "changefeed": re.compile(r"claim_check"),
     "source": re.compile(r"archive"),
+    "source.storage": re.compile(r"uri"),
     "source.kafka": re.compile(r"kafka\..*\.location"),
     "upstream": re.compile(r"schemas|dump|ca|cert|key"),
     "registry": re.compile(r"ca|client_cert|client_key"),

@@ -23,6 +23,7 @@ _STAND_INS: Mapping[str, Any] = {
     # No rule that spans sections refuses what goes with it.
     "changefeed.protocol": "debezium",
     "source": {"archive": "x"},
+    "source.storage": {"uri": "x"},
     "source.kafka": {"topics": ("x",), "kafka.bootstrap.servers": "x"},
     "registry": {"url": "http://x"},
     "registry.url": "http://x",

@@ -7,6 +7,7 @@ of this very window must be read: a schema that rows waited for, a DDL among the
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 
 from applier.changefeed.message import Messages, TopicPartition
@@ -25,7 +26,7 @@ from applier.pipeline.scan.decode_task import DecodeTask
 from applier.pipeline.scan.statements import Ddl, Taken, read_all
 from applier.pipeline.scan.task_result import TaskResult
 from applier.pipeline.scan.task_versions import DdlMarks
-from applier.pipeline.scan.watermarks import mark, resolved_near_ends
+from applier.pipeline.scan.watermarks import mark, resolved_in, resolved_near_ends
 from applier.pipeline.scan.window_scan import NO_WATERMARK, WindowScan
 from applier.pipeline.scan.window_tables import met, shown, spelling, take_keys, typed_by, with_rows
 from applier.pipeline.state import State
@@ -110,7 +111,7 @@ class WindowScanner:
         found = WindowScan(window, dict(state.checkpoint.resolved), job, ends, ceiling=self.ceiling)
         found.job = replace(job, marks=replace(job.marks, shown=shown(found, state)))
         with stopwatch.stage("read"):
-            run = self._reader(found, where)
+            run = self._reader(found, state, where)
         failpoints.reach("read")
         if not state.declared:
             with stopwatch.stage("decode"):
@@ -129,7 +130,7 @@ class WindowScanner:
                 found.resolved, found.ceiling, found.waiting = dict(state.checkpoint.resolved), self.ceiling, []
                 where = where if found.window.ranges else Where.HERE  # Tasks have nothing to read.
                 with stopwatch.stage("read"):
-                    run = self._reader(found, where)
+                    run = self._reader(found, state, where)
         msg = f"a window of {window.messages} messages did not settle in {_MAX_PASSES} passes"
         raise AssertionError(msg)
 
@@ -148,14 +149,14 @@ class WindowScanner:
         changed = {name: at for name in state.tables if (at := state.changed_at(name))}
         return DdlMarks(typed=typed_by((), state.declared), changed=changed, late=late)
 
-    def _reader(self, found: WindowScan, where: Where) -> Run:
+    def _reader(self, found: WindowScan, state: State, where: Where) -> Run:
         """Search the tails for resolved ts, and bind the messages of the window to a function that runs row passes."""
         window = found.window
         if where is Where.HERE:
             messages = self.runner.read(window)
-            found.resolve(self._resolved(window, lambda tails: tails.among(messages)))
+            self._resolve(found, state, lambda tails: tails.among(messages))
             return lambda job: Ran([job(messages.items())])
-        found.resolve(self._resolved(window, self.source.collect))
+        self._resolve(found, state, self.source.collect)
         return lambda job: self.runner.run(window, job, where)
 
     def _peek(self, found: WindowScan, state: State) -> None:
@@ -173,8 +174,22 @@ class WindowScanner:
         found.learn(state)
         self._cut(found, state)
 
-    def _resolved(self, window: Window, read: Callable[[Window], Messages]) -> dict[TopicPartition, int]:
-        return resolved_near_ends(window, read, self.decoder) if self.template.order.has_watermark else {}
+    def _resolve(self, found: WindowScan, state: State, read: Callable[[Window], Messages]) -> None:
+        """Take over what the source shows of resolved ts, or else what messages near the ends of the window show."""
+        if not self.template.order.has_watermark:
+            return
+        behind = {place: span.end for place, span in found.window.ranges.items()}
+        offsets = {place: behind.get(place, state.next_offsets.get(place, 0)) for place in found.ends}
+        shown = self.source.resolved(offsets, state.resolved_ts)
+        if shown is None:
+            found.resolve(resolved_near_ends(found.window, read, self.decoder))
+            return
+        found.is_shown = True
+        found.resolve(shown)
+        ranges = found.window.ranges
+        cut = Window({place: span for place, span in ranges.items() if place not in shown}).tail(1)
+        with suppress(WindowTooLargeError):
+            found.resolve(resolved_in(read(cut), self.decoder()))
 
     def _upto(self, found: WindowScan, state: State) -> int | None:
         """The watermark, or None while a partition in use has no resolved ts: then a pass only looks for schemas."""

@@ -64,7 +64,7 @@ def resolved_in(messages: Messages, decoder: Decoder, *, is_first: bool = False)
 
 def mark(found: WindowScan, state: State) -> int | None:
     """The watermark of a window; None while a partition in use has no resolved ts."""
-    retired = _retired(found, state)
+    retired = set[str]() if found.is_shown else _retired(found, state)
     used = [place for place in found.ends if place.topic not in retired]
     if not used or any(place not in found.resolved for place in used):
         return None

@@ -51,6 +51,7 @@ class WindowScan:
         coming: Names that DDL of the window which are not due give to tables, or take off them.
         parking: Tables with a message that cannot be applied: all of their rows are left out of the window.
         kept: The rows of the last row pass that its tasks keep; None if it brought them here.
+        is_shown: The source itself shows what partitions are complete up to, so each of them counts.
         planned: Partitions with messages to read, also where a bad message leaves none of them in the window.
     """
 
@@ -72,6 +73,7 @@ class WindowScan:
     parking: dict[TableName, DecodeError] = field(default_factory=dict)
     ceiling: int = NO_WATERMARK
     kept: KeptRows | None = None
+    is_shown: bool = False
     planned: frozenset[TopicPartition] = field(init=False)
 
     def __post_init__(self) -> None:

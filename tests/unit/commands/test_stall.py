@@ -85,7 +85,7 @@ class Feed:
     def __init__(self, *steps: Step) -> None:
         run = RunSection(interval_seconds=1e-6, freshness_seconds=0, stall_seconds=60)
         self.state = State(mock.MagicMock(), Checkpoint(Lease(1, Holder("", "")), 4, EARLY, 0, counts={"backlog": 0}))
-        config = SimpleNamespace(run=run, source=SimpleNamespace(archive=None))
+        config = SimpleNamespace(run=run, source=SimpleNamespace(archive=None, is_bounded=False))
         self.pipeline = SimpleNamespace(config=config, state=self.state, source=mock.MagicMock())
         self.requests = SimpleNamespace(reloaded=None)
         self.steps = list(steps)
@@ -191,7 +191,7 @@ def test_a_feed_that_stands_still_is_warned_of_and_kept_for_others_to_see() -> N
     """The log says it in the words of `status` and the page; an archive that is read to its end stands for ever."""
     still = Step(moved=False, complete=True, status=STATUS, resolved={P0: EARLY, P1: EARLY}, mark=EARLY)
     feed, late, over = Feed(still), Feed(replace(still, resolved={P0: EARLY, P1: LATE})), Feed(still)
-    over.pipeline.config.source.archive = "feed"
+    over.pipeline.config.source.archive, over.pipeline.config.source.is_bounded = "feed", True
 
     with capture_logs() as said:
         for one in (feed, late, over):
@@ -249,7 +249,7 @@ def test_an_archive_that_is_followed_to_its_end_says_how_the_run_ends(monkeypatc
     shown: list[tuple[str, dict[str, str]]] = []
     monkeypatch.setattr("applier.commands.run.announce", lambda event, **fields: shown.append((event, fields)))
     feed = Feed(Step(moved=False, complete=True, status=STATUS, resolved={P0: EARLY}, mark=EARLY))
-    feed.pipeline.config.source.archive = "feed"
+    feed.pipeline.config.source.archive, feed.pipeline.config.source.is_bounded = "feed", True
 
     _follow(feed, 1, threading.Event())
 

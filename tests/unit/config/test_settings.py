@@ -9,6 +9,7 @@ import pytest
 
 from applier.changefeed.filter import TableFilter
 from applier.changefeed.table import TableName
+from applier.commands.backfill.command import from_archive
 from applier.config.changefeed import ChangefeedSection
 from applier.config.reading.problems import Problems
 from applier.config.settings import Config, load, parse
@@ -137,10 +138,17 @@ def test_kafka_keys_may_be_quoted_or_not() -> None:
     assert options[0].options == options[1].options == expected
 
 
+ONE_SOURCE = "exactly one of archive, [source.kafka] and [source.storage] is needed"
+
+
 @pytest.mark.parametrize(
     ("source", "expected"),
     [
-        ({}, ["source.kafka: missing: exactly one of archive and [source.kafka] is needed."]),
+        ({}, [f"source.kafka: missing: {ONE_SOURCE}."]),
+        (
+            {"storage": {"uri": "s3://b/p"}, "archive": "x"},
+            [f"source.archive: excludes [source.storage]: {ONE_SOURCE}."],
+        ),
         (
             {"kafka": {"topic": "x"}},
             [
@@ -154,6 +162,27 @@ def test_kafka_keys_may_be_quoted_or_not() -> None:
 def test_source_is_exactly_one(source: dict[str, Any], expected: list[str]) -> None:
     """An archive or Kafka, and Kafka needs topics and an address."""
     assert problems(minimal(source=source)) == expected
+
+
+def test_the_example_of_the_storage_sink_fits() -> None:
+    """It can be copied; and `backfill --archive`, which reads messages of a topic, is refused with it."""
+    config = load(Path(__file__).parents[3] / "examples/storage/applier.toml")
+    assert config.source.storage is not None
+    assert config.source.storage.uri == "s3://feeds/shop"
+    assert from_archive(config, None) is config
+    with pytest.raises(ConfigError, match="--archive holds messages of a topic, and the feed is one of files"):
+        from_archive(config, "topic")
+
+
+def test_what_does_not_go_with_files_of_the_storage_sink_is_refused() -> None:
+    """Another protocol, an order by offset, a number of partitions; and an address that has the sink's parameters."""
+    feed = {"name": "shop", "protocol": "simple", "order": "offset", "partitions": 3}
+    assert sorted(problems(minimal(source={"storage": {"uri": "s3://b/p?protocol=csv"}}, changefeed=feed))) == [
+        "changefeed.order: must be resolved with [source.storage]: the files of tables have no common order.",
+        "changefeed.partitions: remove it: folders of [source.storage] are no partitions of a topic.",
+        "changefeed.protocol: must be canal-json with [source.storage].",
+        "source.storage.uri: has parameters: leave out `?` and all that follows.",
+    ]
 
 
 @pytest.mark.parametrize(

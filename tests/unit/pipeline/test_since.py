@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, cast
 
@@ -36,6 +36,9 @@ class Fake:
     def bounds(self) -> dict[TopicPartition, OffsetRange]:
         """Of the partition."""
         return {PLACE: OffsetRange(self.start, self.start + len(self.marks))}
+
+    def resolved(self, read: Mapping[TopicPartition, int], applied: int) -> None:
+        """Messages show it."""
 
     def offsets_at(self, milliseconds: int) -> dict[TopicPartition, int]:
         """What was set."""

@@ -24,6 +24,7 @@ from applier.runtime.jvm import jars, java_home
 from applier.runtime.threads import Asking
 from tests.fake_registry import Answer, FakeRegistry
 from tests.lab import Memory
+from tests.storage_sink import put_in, schema_file
 from tests.unit.commands.check.world import World
 
 CANAL = (
@@ -155,6 +156,18 @@ def test_the_warehouse_is_left_as_it_was(world: World, tmp_path: Path) -> None:
     told = answers(world)
     assert (told["storage"].verdict, told["catalog"].verdict) == ("does not fit", "fits")
     assert told["archive"].result == "The archive topic does not exist."
+
+
+def test_a_folder_of_the_storage_sink_is_listed(world: World, tmp_path: Path) -> None:
+    """What is there, and how far it is complete; or why it cannot be read."""
+    world.raw["source"], world.raw["changefeed"]["protocol"] = {"storage": {"uri": str(tmp_path)}}, "canal-json"
+    assert answers(world)["storage sink"].result == f"{tmp_path} has no file metadata."
+
+    put_in(tmp_path)("metadata", b'{"checkpoint-ts": 470606913266253824}')
+    put_in(tmp_path)("shop/a/1/CDC000001.json", b"")
+    put_in(tmp_path)(*schema_file(("shop", "a"), 5, ""))
+    expected = "1 file with rows in 1 folder, 1 schema file; checkpoint-ts 470606913266253824 ("
+    assert answers(world)["storage sink"].result.startswith(expected)
 
 
 def test_a_registry_that_does_not_answer_is_asked_once(world: World, server: FakeRegistry) -> None:

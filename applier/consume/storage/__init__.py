@@ -1,0 +1,1 @@
+"""Reads folders that TiCDC's cloud storage sink writes."""

@@ -1,0 +1,122 @@
+"""How TiCDC's cloud storage sink lays out its files: paths in, the partitions that they make out.
+
+Below the prefix lie `metadata`, `SCHEMA/meta/schema_V_C.json` and `SCHEMA/TABLE/meta/schema_V_C.json`, and the rows in
+`SCHEMA/TABLE/V[/PARTITION][/DATE]/CDC[_WRITER_]000001.json`. TiCDC counts the files of a folder from 1 on and writes
+none twice, so the number of a file is its offset. Each file is one message.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from applier.changefeed.message import TopicPartition
+from applier.changefeed.window import OffsetRange
+from applier.errors import SourceLost
+
+METADATA = "metadata"
+"""The file with the checkpoint-ts, and the partition without messages that stands for it."""
+
+_SCHEMA = re.compile(r"(?P<folder>.+/meta)/schema_(?P<version>\d{1,19})_\d{10}\.json")
+_DATA = re.compile(r"(?P<folder>.+)/CDC(?:_(?P<writer>[\w-]+)_)?(?P<number>\d{6,20})\.json")
+_INDEX = re.compile(r".+/meta/CDC[\w-]*\.index")
+_OLD = re.compile(r".+/\d+/schema\.json")
+
+WHOLE_HINT = (
+    "if the folder is a copy, copy it again from where TiCDC wrote it; else load the tables again and start a "
+    "changefeed under a new name, with a new folder that nothing removes files from."
+)
+
+
+@dataclass(frozen=True, slots=True)
+class StoredFile:
+    """A file as a listing shows it.
+
+    Attributes:
+        path: Its path below the prefix.
+        size: Its bytes.
+        written_ms: Unix time at which it was written; None where the storage does not show it.
+    """
+
+    path: str
+    size: int
+    written_ms: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Listing:
+    """The files of a folder as of one look, by the partition and the offset of the message that each is.
+
+    Attributes:
+        checkpoint_ts: All rows and DDL at or below it are in these files.
+        rows: Files with rows; a folder of TiCDC is a partition, or what one of several writers put into it.
+        schemas: Schema files by their `meta` folder, in the order of their versions.
+    """
+
+    checkpoint_ts: int
+    rows: Mapping[TopicPartition, Mapping[int, StoredFile]] = field(default_factory=dict)
+    schemas: Mapping[TopicPartition, Sequence[StoredFile]] = field(default_factory=dict)
+
+    @property
+    def bounds(self) -> dict[TopicPartition, OffsetRange]:
+        """All partitions; those of rows begin at their first file, whether it is still there or not."""
+        rows = {place: OffsetRange(0, max(files) + 1) for place, files in self.rows.items()}
+        schemas = {place: OffsetRange(0, len(files)) for place, files in self.schemas.items()}
+        return {TopicPartition(METADATA, 0): OffsetRange(0, 0), **schemas, **rows}
+
+    def at(self, place: TopicPartition, offset: int) -> StoredFile:
+        """The file of an offset. Raises SourceLost if it is gone."""
+        if place in self.schemas:
+            return self.schemas[place][offset]
+        found = self.rows.get(place, {}).get(offset)
+        if found is None:
+            raise _gone(place, offset)
+        return found
+
+
+def arrange(checkpoint_ts: int, files: Iterable[StoredFile]) -> Listing:
+    """Arrange files by the messages that they are.
+
+    Raises:
+        SourceLost: A number is missing between two files, or a file is not as TiCDC names those of Canal-JSON.
+    """
+    rows: dict[TopicPartition, dict[int, StoredFile]] = {}
+    schemas: dict[TopicPartition, list[StoredFile]] = {}
+    for file in files:
+        if match := _SCHEMA.fullmatch(file.path):
+            schemas.setdefault(TopicPartition(match["folder"], 0), []).append(file)
+        elif match := _DATA.fullmatch(file.path):
+            topic = f"{match['folder']}/CDC_{match['writer']}" if match["writer"] else match["folder"]
+            rows.setdefault(TopicPartition(topic, 0), {})[int(match["number"]) - 1] = file
+        else:
+            _refuse_odd(file)
+    for place, numbered in rows.items():
+        _refuse_gap(place, numbered)
+    in_order = {place: sorted(found, key=lambda file: int(_version(file.path))) for place, found in schemas.items()}
+    return Listing(checkpoint_ts, rows, in_order)
+
+
+def _version(path: str) -> str:
+    match = _SCHEMA.fullmatch(path)
+    return match["version"] if match else "0"
+
+
+def _refuse_odd(file: StoredFile) -> None:
+    name = file.path.rsplit("/", 1)[-1]
+    if _OLD.fullmatch(file.path):
+        hint = "let TiCDC v7.0 or later write a new folder."
+        raise SourceLost(f"File {file.path} is of the layout that TiCDC before v7.0 wrote.", hint)
+    if name.startswith("CDC") and not _INDEX.fullmatch(file.path):
+        hint = "applier reads protocol=canal-json of the sink-uri; let TiCDC write a folder of nothing else."
+        raise SourceLost(f"File {file.path} is not one of protocol canal-json.", hint)
+
+
+def _refuse_gap(place: TopicPartition, numbered: Mapping[int, StoredFile]) -> None:
+    first, last = min(numbered), max(numbered)
+    if len(numbered) < last - first + 1:
+        raise _gone(place, next(number for number in range(first, last) if number not in numbered))
+
+
+def _gone(place: TopicPartition, offset: int) -> SourceLost:
+    return SourceLost(f"File {offset + 1} of {place.topic} is gone from the folder of the storage sink.", WHOLE_HINT)

@@ -1,0 +1,1 @@
+"""Decodes the files that TiCDC's cloud storage sink writes."""
