@@ -47,7 +47,9 @@ def day(ts: int) -> str:
     return datetime.fromtimestamp(unix_ms(ts) / 1000, UTC).strftime("%Y-%m-%d")
 
 
-@pytest.mark.parametrize("scenario", ["ddl", "txns", "types"])
+@pytest.mark.parametrize(
+    "scenario", ["ddl", *(pytest.param(scenario, marks=pytest.mark.soak) for scenario in ("txns", "types"))]
+)
 def test_tables_are_equal_as_the_folder_grows(
     scenario: str, spark: SparkSession, lake: dict[str, str], tmp_path: Path
 ) -> None:
