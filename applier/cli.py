@@ -314,10 +314,10 @@ def adopt(
     log_level: LogLevel = "warning",
 ) -> None:
     """Mark tables as complete, on your word. `run` must be stopped."""
-    loaded = _loaded(config, log_level, take_over=take_over, reads=False)
+    found = loaded(config, log_level)
     from applier.commands.adopt import adopt as take  # noqa: PLC0415
 
-    taken = take(loaded, rules_of(tables), why, take_over=take_over)
+    taken = take(found, rules_of(tables), why, take_over=take_over)
     print(f"Adopted: {escaped(', '.join(map(str, taken)))}." if taken else "Nothing to adopt: these tables are live.")
 
 
