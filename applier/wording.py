@@ -166,8 +166,9 @@ WAY_TO_THE_CATALOG = (
 """What to do where the files of a lake are there and its catalog is not."""
 
 WAY_TO_MOVED_FILES = (
-    "if the warehouse was moved, move it back, or link it there: a catalog keeps whole paths; if the file is lost, "
-    "restore it from a backup."
+    "if this catalog is a copy, or older than its files, set catalog.uri to the one that is in use, and change "
+    "nothing; if the warehouse was moved, move it back, or link it to its former path, where nothing is now; if the "
+    "file is lost, restore catalog and files from one backup."
 )
 """What to do where a catalog names a file that is not there."""
 

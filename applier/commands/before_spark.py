@@ -47,10 +47,11 @@ def refuse(
 
     def look() -> Checkpoint | None:
         last = newest_checkpoint(config)
-        refuse_held(config, last, take_over=take_over)
+        if takes:
+            refuse_held(config, last, take_over=take_over)
         return last
 
-    catalog = Asking("catalog", [("checkpoint", look)] if takes else [])
+    catalog = Asking("catalog", [("checkpoint", look)])
     kafka = Asking("Kafka", [("topics", lambda: _look_at_topics(config))] if asks_kafka else [])
 
     def is_lasting(one: Asking) -> bool:

@@ -114,7 +114,7 @@ def test_a_held_changefeed_is_refused_before_spark_starts(
     "arguments", [["plan"], ["backfill", "--from", "beginning", "--plan"], ["load", "--plan"]], ids=" ".join
 )
 def test_a_look_ends_at_once_where_nothing_listens(
-    config: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    arguments: list[str], config: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Spark would wait five minutes for a broker whose port is wrong."""
     asked: list[dict[str, object]] = []
