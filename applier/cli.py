@@ -110,12 +110,13 @@ def run(
     """Follow the changefeed and keep its tables up to date."""
     loaded = _loaded(config, log_level, take_over=take_over, waits=True)
     # These imports take a second or two: only once the first line is shown.
+    from applier.commands.before_spark import naming_holder  # noqa: PLC0415
     from applier.commands.progress_bar import progress_bar  # noqa: PLC0415
     from applier.commands.run import Reports  # noqa: PLC0415
     from applier.commands.run import run as follow  # noqa: PLC0415
     from applier.watch.watching import tracing, watching  # noqa: PLC0415
 
-    with watching(loaded) as board, tracing(loaded) as attempt, progress_bar() as show:
+    with naming_holder(loaded), watching(loaded) as board, tracing(loaded) as attempt, progress_bar() as show:
         reports = Reports(show, board.begin, board.take, attempt, board.end)
         follow(loaded, once=once, take_over=take_over, reports=reports, accept_remade=accept_remade_topics)
 
@@ -314,10 +315,10 @@ def adopt(
     log_level: LogLevel = "warning",
 ) -> None:
     """Mark tables as complete, on your word. `run` must be stopped."""
-    loaded = _loaded(config, log_level, take_over=take_over, reads=False)
+    found = loaded(config, log_level)
     from applier.commands.adopt import adopt as take  # noqa: PLC0415
 
-    taken = take(loaded, rules_of(tables), why, take_over=take_over)
+    taken = take(found, rules_of(tables), why, take_over=take_over)
     print(f"Adopted: {escaped(', '.join(map(str, taken)))}." if taken else "Nothing to adopt: these tables are live.")
 
 

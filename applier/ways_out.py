@@ -75,10 +75,12 @@ class WaysOut:
         return f"`applier run -c {self.config}` brings {_them(names)} back{again}."
 
     @staticmethod
-    def of_dropped(place: str) -> str:
-        """What becomes of a kept table that was dropped upstream, as a sentence; `place` is its name in Spark."""
+    def of_dropped(catalog: str, namespace: str, table: str) -> str:
+        """What becomes of a kept table that was dropped upstream, as a sentence; the parts of its name are quoted."""
+        place = f"{catalog}.{namespace}.{table}"
         back = "RECOVER TABLE or FLASHBACK TABLE upstream brings it back"
-        rename = f"to keep it for good, give it another name in Spark: `ALTER TABLE {place} RENAME TO NAME`"
+        # Spark takes the new name for one within the same catalog, which it may not name.
+        rename = f"to keep it for good, give it another name in Spark: `ALTER TABLE {place} RENAME TO {namespace}.NAME`"
         remove = f"to remove it with its files, run this in Spark: `DROP TABLE {place} PURGE`"
         return f"Leave it as it is, and {back}; {rename}; {remove}."
 
@@ -98,10 +100,12 @@ class WaysOut:
                 return f"{load}; or leave {them} out in tables.include"
             case Why.LETTERS:
                 letters = f"`applier backfill -c {config} --dead-letters`"
-                return f"run {letters}, or `applier dead-letters discard -c {config} --all --why TEXT`"
+                discard = f"`applier dead-letters discard -c {config} --all --why TEXT`"
+                return f"stop the running applier, and run {letters} or {discard}"
             case Why.SKIPPED:
                 adopt = f"`applier adopt -c {config} --tables {tables} --why TEXT`"
-                return f"bring the Iceberg table to what its upstream is, then run {adopt}"
+                by_hand = f"bring the Iceberg table{_s(names)} to what upstream has, and run {adopt}"
+                return f"{load}; or stop the running applier, {by_hand}"
             case Why.TABLE:
                 return f"restore {them} and start `applier run -c {config}` again; or {anew}"
             case Why.DDL | Why.ROW:
@@ -128,8 +132,14 @@ class WaysOut:
             found.insert(place, f"{resume} once you have done this: {known.reason.mend.rstrip('.')}")
         if known.reason.ddl:
             skip = f"applier ddl skip {known.reason.ddl} -c {self.config} --why TEXT"
-            found.append(f"run `{skip}`, which passes the DDL without its effect, then {resume}")
+            found.append(
+                f"stop the running applier, run `{skip}`, which passes the DDL without its effect, then {resume}"
+            )
         return "; or ".join(found)
+
+
+def _s(names: Sequence[TableName]) -> str:
+    return "s" if len(names) > 1 else ""
 
 
 def _them(names: Sequence[TableName]) -> str:

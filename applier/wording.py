@@ -43,8 +43,8 @@ CLAUSES: Mapping[Why, str] = {
     Why.TABLE: "others changed its Iceberg table",
     Why.LOST: "it lacks rows that it should hold",
     Why.REBUILT: "a command has it built anew from its CREATE TABLE",
-    Why.LOADING: "rows of an export are still to be loaded",
-    Why.CATCHING_UP: "it was loaded from an export, and what the feed has changed since is applied",
+    Why.LOADING: "its rows are still to be loaded",
+    Why.CATCHING_UP: "its rows are loaded, and what the feed has changed since is applied",
 }
 """Clauses that follow a colon; `{}` is the detail of a reason."""
 
@@ -96,7 +96,8 @@ def way_past_ddl(commit_ts: int, config: str) -> str:
 def way_past_letters(config: str) -> str:
     """What shows messages that were set aside, and applies them."""
     again = f"`applier backfill -c {config} --dead-letters`"
-    return f"see them with `applier dead-letters list -c {config}`; once their cause is gone, apply them with {again}."
+    seen = f"see them with `applier dead-letters list -c {config}`"
+    return f"{seen}; once their cause is gone, stop the running applier and apply them with {again}."
 
 
 def start(config: str) -> str:
@@ -165,8 +166,9 @@ WAY_TO_THE_CATALOG = (
 """What to do where the files of a lake are there and its catalog is not."""
 
 WAY_TO_MOVED_FILES = (
-    "if the warehouse was moved, move it back, or link it there: a catalog keeps whole paths; if the file is lost, "
-    "restore it from a backup."
+    "if this catalog is a copy, or older than its files, set catalog.uri to the one that is in use, and change "
+    "nothing; if the warehouse was moved, move it back, or link it to its former path, where nothing is now; if the "
+    "file is lost, restore catalog and files from one backup."
 )
 """What to do where a catalog names a file that is not there."""
 
@@ -196,8 +198,9 @@ def set_again(name: TableName, call: str, bound: str, config: str) -> str:
     """
     repair = f"`applier backfill -c {config} --from {bound} --repair --tables {option([name])}`"
     if not call:
-        return f"run {repair}, which applies what it lacks."
-    return f"set it to that snapshot again, in Spark SQL with `{call}`; or apply what it lacks with {repair}."
+        return f"stop the running applier, and run {repair}, which applies what it lacks."
+    again = f"set it to that snapshot again, in Spark SQL with `{call}`"
+    return f"{again}; or stop the running applier, and apply what it lacks with {repair}."
 
 
 WAY_TO_WATERMARKS = (

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
 
 from applier.changefeed.checkpoint import Checkpoint
 from applier.changefeed.message import TopicPartition
@@ -10,7 +11,7 @@ from applier.changefeed.window import OffsetRange
 from applier.commands.control_reader import newest_checkpoint
 from applier.config.settings import Config
 from applier.consume.spark import topics_alone
-from applier.errors import SourceLost, TerminalError, TransientError, Unreachable
+from applier.errors import ConfigError, SourceLost, TerminalError, TransientError, Unreachable
 from applier.runtime import terminal
 from applier.runtime.logs import logger
 from applier.runtime.stop_requests import STOPPING, leaving, stop_signals
@@ -18,6 +19,7 @@ from applier.runtime.threads import Asking, ask_all
 from applier.sink.control.control import unix_ms
 from applier.sink.control.lease import may_take, process_start, this_process
 from applier.sink.control.whereabouts import ForeignLake
+from applier.watch.server import PortTaken
 
 _SECONDS = 15.0
 """How long the answers may take: what comes later, Spark asks again."""
@@ -47,10 +49,11 @@ def refuse(
 
     def look() -> Checkpoint | None:
         last = newest_checkpoint(config)
-        refuse_held(config, last, take_over=take_over)
+        if takes:
+            refuse_held(config, last, take_over=take_over)
         return last
 
-    catalog = Asking("catalog", [("checkpoint", look)] if takes else [])
+    catalog = Asking("catalog", [("checkpoint", look)])
     kafka = Asking("Kafka", [("topics", lambda: _look_at_topics(config))] if asks_kafka else [])
 
     def is_lasting(one: Asking) -> bool:
@@ -76,6 +79,20 @@ def refuse_held(config: Config, last: Checkpoint | None, *, take_over: bool = Fa
     """Refuse, by CheckpointConflict, a changefeed that another process holds, as the lease will."""
     now = unix_ms()
     may_take(last, this_process(now), now, config.run.lease_seconds, process_start, take_over=take_over)
+
+
+@contextmanager
+def naming_holder(config: Config) -> Iterator[None]:
+    """Raise CheckpointConflict for a port of the page that is taken while another process holds the changefeed.
+
+    It is that process which listens there, also where it is to be taken over from.
+    """
+    try:
+        yield
+    except PortTaken:
+        with suppress(TransientError, ConfigError):
+            refuse_held(config, newest_checkpoint(config))
+        raise
 
 
 def refuse_no_topic(config: Config, bounds: Mapping[TopicPartition, OffsetRange]) -> None:

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from http import HTTPStatus
-from typing import Any
+from typing import Any, cast
 from urllib.parse import parse_qsl, quote, urlencode
 
 import pyiceberg.table.snapshots
@@ -100,6 +100,9 @@ _GLUE_RETRIES, _FEW_RETRIES = "glue.max-retries", 2
 """The property, and its value where it is not given: PyIceberg's ten take a minute in an outage."""
 
 _READS = ("rest", "hive", "glue", "sql", "jdbc", "dynamodb", "bigquery")
+
+_DATABASES = ("jdbc", "sql")
+"""Those that keep their tables in a database."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -233,6 +236,25 @@ class Lake:
         found = self._load(identifier)
         return "" if found is None else found.metadata_location
 
+    def recorded(self, identifier: tuple[str, ...]) -> str:
+        """The newest metadata file of a table as the database of a catalog has it: the file need not be there.
+
+        "" where there is no such table, and for catalogs that are no database.
+        """
+        if self.section is None or self.section.type not in _DATABASES:
+            return ""
+        from pyiceberg.catalog.sql import IcebergTables, SqlCatalog  # noqa: PLC0415 - other catalogs do not need it
+        from sqlalchemy import select  # noqa: PLC0415
+
+        catalog, kind = cast("SqlCatalog", self.catalog), IcebergTables
+        here = (kind.catalog_name == catalog.name, kind.table_namespace == ".".join(identifier[:-1]))
+        query = select(kind.metadata_location).where(*here, kind.table_name == identifier[-1])
+        with (
+            reported(f"load table {'.'.join(identifier)} of catalog {self.name}"),
+            catalog.engine.connect() as database,
+        ):
+            return database.scalar(query) or ""
+
     def _load(self, identifier: tuple[str, ...]) -> Table | None:
         if self.catalog is None:
             return None
@@ -274,7 +296,7 @@ def catalog_properties(section: CatalogSection, *, is_read_only: bool = True) ->
     """Properties that PyIceberg takes, for a catalog that Spark is configured for."""
     given = section.properties
     properties = {key: value for key, value in given.items() if not key.startswith(_JAVA_ONLY)}
-    if section.type in ("jdbc", "sql"):
+    if section.type in _DATABASES:
         # PyIceberg makes its own tables in a database that has none; a reader must not.
         uri = _database(section, "ro" if is_read_only else "rw")
         properties |= {"type": "sql", "uri": uri, "init_catalog_tables": "false"}

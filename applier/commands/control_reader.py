@@ -23,7 +23,7 @@ from applier.sink.control.tables import (
     ControlTable,
     namespace,
 )
-from applier.sink.control.whereabouts import CATALOG_FILE, refuse_foreign
+from applier.sink.control.whereabouts import CATALOG_FILE, refuse_foreign, refuse_outside
 
 RECENT = 32
 """Checkpoints that are read for the newest steps: ten minutes of heartbeats, or as many steps."""
@@ -61,10 +61,14 @@ class ControlView:
 
         Raises TerminalError for a damaged one, and ForeignLake where the catalog is a copy.
         """
+        section, metadata = self.lake.section, self.lake.recorded(self.name(CHECKPOINTS))
+        if metadata and section is not None:
+            # A copy may name a file that the original has removed since.
+            refuse_outside(section, ".".join(self.name(CHECKPOINTS)), metadata.rpartition("/metadata/")[0])
         table = self.lake.table(self.name(CHECKPOINTS))
-        if table is not None and self.lake.section is not None:
+        if table is not None and section is not None:
             place = (str(table), table.location, table.metadata)
-            refuse_foreign(self.lake.section, *place, table.properties.get(CATALOG_FILE))
+            refuse_foreign(section, *place, table.properties.get(CATALOG_FILE))
         newest = table.properties.get(STEP, "") if table else ""
         return rows.newest_checkpoint(self._rows(CHECKPOINTS, f"step = {newest}" if newest.isdecimal() else "true"))
 

@@ -14,6 +14,7 @@ from applier.config.settings import Config
 from applier.errors import ConfigError
 from applier.pipeline.build import supplied
 from applier.pipeline.state import State
+from applier.sink.control.whereabouts import ForeignLake
 from applier.wording import several
 
 TAKEN_UP = ("tables", "ddl", "sink", "maintenance", "run", "upstream")
@@ -24,13 +25,21 @@ def reload(config: Config, say: Say) -> str:
     """Ask for it and wait for the outcome, which is returned in words; without a holder there is nothing to ask.
 
     Raises:
-        ConfigError: The holder refuses the file, and goes on as before.
+        ConfigError: The holder refuses the file, and goes on as before; or it cannot be asked, as the file names
+            another lake.
         CheckpointConflict: The control tables of the changefeed are gone.
         TerminalError: The holder has ended, and no process has come. The request is kept.
         TransientError: The catalog does not answer.
     """
-    if not is_held(config):
-        what = f"No process holds changefeed {config.changefeed.name}"
+    file = Path(*shlex.split(config.path)).absolute()
+    try:
+        is_asked = is_held(config)
+    except ForeignLake as error:
+        # The process cannot be asked: the file leads to no lake of its own.
+        what = f"{_differing(['catalog'], file)} from that of the lake, which a running process does not take up"
+        raise ForeignLake([f"{what}: change it back. {' '.join(error.problems)}"]) from error
+    if not is_asked:
+        what = f"No process holds changefeed {config.changefeed.name} of the catalog that {file} names"
         return f"{what}: `applier run -c {config.path}` reads the file when it starts."
     return waited(config, requested("reload", (), ""), say, comes_back=False)
 

@@ -41,6 +41,7 @@ from applier.watch.report import (
 from applier.ways_out import WaysOut
 
 _SHOWN = 10
+_RECORDED = "it is recorded that the next run passes it without its effect"
 _GONE = "Table {} is not in the catalog, though the checkpoint lists it."
 
 
@@ -85,6 +86,7 @@ def compose(
     `loaded` finds the share of its export that is in a table which is being loaded; None where that is not known. With
     `is_strict`, tables of a greater age are stale, whatever explains it.
     """
+    facts = replace(facts, checkpoint=_without_skipped(facts))
     last, order = facts.checkpoint, ORDERS[config.changefeed.order]
     resolved_ts = order.as_of(last.resolved_ts) or None
     silent = (now_ms - last.written_at) / 1000
@@ -140,6 +142,23 @@ def compose(
     return replace(report, notes=notes, explanation=why)
 
 
+def _to_skip(facts: Facts) -> set[int]:
+    """The DDL that a person lets `run` pass, which has not come to them yet, by commit ts."""
+    return {item.commit_ts for item in facts.decisions if item.decision == "to skip"}
+
+
+def _without_skipped(facts: Facts) -> Checkpoint:
+    """The checkpoint, where a table that waits for such a DDL alone is on its way back."""
+    last, passed = facts.checkpoint, _to_skip(facts)
+    found = {name: item for name, item in last.tables.items() if item.completeness and passed}
+    for name, item in found.items():
+        known = cast("Completeness", item.completeness)
+        if known.reason.ddl in passed:
+            reason = Reason(known.why, f"{known.reason.detail}; {_RECORDED}")
+            found[name] = item._replace(completeness=replace(known, reason=reason, is_due=True))
+    return replace(last, tables={**last.tables, **found})
+
+
 def _stale(
     report: StatusReport, facts: Facts, config: Config, *, is_gone: bool, still: Trouble | None
 ) -> Iterator[Trouble]:
@@ -148,7 +167,8 @@ def _stale(
     pending = [item for item in facts.decisions if _holds_up(item, last, is_gone=is_gone)]
     held = [_held_up(item, config) for item in pending]
     if last.stopped and last.stopped.because and last.stopped.ddl not in {item.commit_ts for item in pending}:
-        held.append(_ended(last.stopped, config))
+        is_passed = last.stopped.ddl in _to_skip(facts)
+        held.append(_to_pass(last.stopped.ddl, config, is_gone=is_gone) if is_passed else _ended(last.stopped, config))
     yield from held
     behind = list(judged(report, wording.start(config.path) if is_gone and not held else ""))
     yield from [still] if still and behind else behind
@@ -226,6 +246,11 @@ def _held_up(item: SchemaDecision, config: Config) -> Trouble:
     of = f" of {item.subject}" if item.subject else ""
     what = f"A DDL{of} holds changefeed {config.changefeed.name} up: {item.because.rstrip('.')}."
     return Trouble(what, wording.way_past_ddl(item.commit_ts, config.path))
+
+
+def _to_pass(commit_ts: int, config: Config, *, is_gone: bool) -> Trouble:
+    what = f"The DDL of commit ts {commit_ts} ended the last run of changefeed {config.changefeed.name}; {_RECORDED}."
+    return Trouble(what, wording.start(config.path) if is_gone else "")
 
 
 def _ended(stop: Stop, config: Config) -> Trouble:
@@ -316,7 +341,9 @@ def dropped_table(
     name: TableName, identifier: tuple[str, ...], dropped_ts: int, config: Config, figures: Figures | None = None
 ) -> DroppedTable:
     """A table that was dropped upstream and is kept, with the figures of its head, where they are known."""
-    way_out = config.ways_out.of_dropped(spark_name([config.catalog.name, *identifier]))
+    way_out = config.ways_out.of_dropped(
+        *(spark_name(it) for it in ([config.catalog.name], identifier[:-1], identifier[-1:]))
+    )
     size = (figures.rows, figures.files) if figures else (None, None)
     return DroppedTable(str(name), ".".join(identifier), dropped_ts, iso_of(dropped_ts), way_out, *size)
 

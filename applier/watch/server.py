@@ -38,7 +38,7 @@ _HEAD_BYTES = 16_384
 _REST = 10
 """An answer is kept as many times longer than it took to make: ten thousand tables take a while."""
 
-_TAKEN = "another process listens there, perhaps another `applier run` of this changefeed"
+_TAKEN = "another process listens there, perhaps an `applier run` that has just begun, or one of another changefeed"
 
 _HEADERS = {
     "Cache-Control": "no-store",
@@ -46,6 +46,10 @@ _HEADERS = {
     "X-Content-Type-Options": "nosniff",
     "X-Frame-Options": "DENY",
 }
+
+
+class PortTaken(ConfigError):
+    """Another process listens on the port."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,9 +124,11 @@ def _listening(settings: HttpSection, resources: Mapping[str, Resource]) -> _Ser
     try:
         return _Server(settings, resources, tls)
     except OSError as error:
-        reason = _TAKEN if error.errno == errno.EADDRINUSE else error.strerror or error
+        is_taken = error.errno == errno.EADDRINUSE
+        reason = _TAKEN if is_taken else error.strerror or error
         sentence = f"http.port: cannot listen on {settings.address}:{settings.port}: {reason}."
-        raise ConfigError([f"{sentence} Choose another port or address, or leave http.port out."]) from error
+        refusal = PortTaken if is_taken else ConfigError
+        raise refusal([f"{sentence} Choose another port or address, or leave http.port out."]) from error
 
 
 def _tls(settings: HttpSection) -> ssl.SSLContext | None:

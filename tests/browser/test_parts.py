@@ -171,18 +171,18 @@ def test_dropped_tables_are_shown_with_what_becomes_of_them(browser: Chrome, sit
     shown = _text(browser, site, views.stale())
     assert "Dropped tables2 kept" in shown
     assert "shop.stock shop.stock_dropped_470606913415151618" in shown
-    assert "ALTER TABLE lake.shop.ratings RENAME TO NAME" in shown
+    assert "ALTER TABLE lake.shop.ratings RENAME TO shop.NAME" in shown
     cells = browser.execute_script(
         "return [...document.querySelectorAll('#dropped td.n')].map((cell) => cell.textContent)"
     )
     assert cells == [""] * 4
-    strange = replace(views.dropped("shop.x", "x"), way_out=WaysOut.of_dropped("`my-lake`.shop.`it's`"))
+    strange = replace(views.dropped("shop.x", "x"), way_out=WaysOut.of_dropped("`my-lake`", "shop", "`it's`"))
     _text(browser, site, _of(replace(views.fresh().report, dropped=(strange,))))
     commands = browser.execute_script(
         "return [...document.querySelectorAll('#dropped code')].map((it) => it.textContent)"
     )
     assert commands == [
-        "ALTER TABLE `my-lake`.shop.`it's` RENAME TO NAME",
+        "ALTER TABLE `my-lake`.shop.`it's` RENAME TO shop.NAME",
         "DROP TABLE `my-lake`.shop.`it's` PURGE",
     ]
     assert "Dropped tables" not in _text(browser, site, views.fresh())

@@ -84,7 +84,9 @@ def table(name: str, number: int = 0, **given: object) -> TableProgress:
 
 def dropped(name: str, place: str) -> DroppedTable:
     """A table that was dropped upstream and is kept; the process does not know its rows."""
-    return DroppedTable(name, place, 470_606_913_415_151_618, iso(int(NOW * 1000)), WaysOut.of_dropped(f"lake.{place}"))
+    return DroppedTable(
+        name, place, 470_606_913_415_151_618, iso(int(NOW * 1000)), WaysOut.of_dropped("lake", *place.split(".", 1))
+    )
 
 
 def report(tables: Sequence[TableProgress], lag: float = 0.7, now: float = NOW) -> StatusReport:
@@ -194,7 +196,7 @@ def stale() -> View:
         "shop.products",
         5,
         state="loading",
-        because="Table shop.products is loading: rows of an export are still to be loaded.",
+        because="Table shop.products is loading: its rows are still to be loaded.",
         way_out="run `applier load -c applier.toml --from DIR --tables 'shop.products'` again, which goes on.",
         caught_up=0.73,
         lag_seconds=None,

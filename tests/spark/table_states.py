@@ -387,7 +387,7 @@ STATES: Mapping[str, TableState] = {
     "unmet": TableState(Why.UNMET, unmet, LOAD),
     "not found": TableState(Why.NOT_FOUND, not_found, LOAD, {"on_table_error": "stop"}),
     "not renamed": TableState(Why.NOT_RENAMED, renamed, LOAD, table="c"),
-    "skipped": TableState(Why.SKIPPED, skipped, {"adopt": nothing}),
+    "skipped": TableState(Why.SKIPPED, skipped, {"adopt": nothing, **LOAD}),
     "letters": TableState(
         Why.LETTERS, bad_date, {"backfill": mend_date, "dead-letters": drop_row}, {"on_bad_message": "dead_letter"}
     ),

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import re
 import sqlite3
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 from pyspark.sql import SparkSession
 
@@ -206,6 +208,17 @@ def test_a_table_dropped_while_it_is_written_is_named(case: Case) -> None:
     assert case.lake.load(case.name) is None
 
 
+def _lost(lake: Catalog, name: tuple[str, ...]) -> None:
+    """Load a new table, the metadata of which is gone."""
+    table = lake.create(name, pa.schema([pa.field("id", pa.int64())]))
+    for file in Path(table.location.removeprefix("file:"), "metadata").glob("*.metadata.json"):
+        file.unlink()
+    try:
+        lake.load(name)
+    finally:
+        lake.drop(name)
+
+
 def test_lost_metadata_is_named(case: Case, lake: Catalog) -> None:
     """The catalog knows the table, but the file that it points to is gone."""
     location = case.writer.table.location.removeprefix("file:")
@@ -214,6 +227,9 @@ def test_lost_metadata_is_named(case: Case, lake: Catalog) -> None:
 
     with pytest.raises(TableMismatch, match=r"The metadata of table test\..* is gone: .*system.register_table"):
         lake.load(case.name)
+    with pytest.raises(TableMismatch, match=r"is gone: ") as control:
+        _lost(lake, ("applier_lost", "checkpoints"))
+    assert not re.search("drop|register", control.value.hint)
     # A table that cannot be read keeps the orphans of the whole catalog.
     lake.drop(case.name)
     assert case.name not in lake.list(case.name[:-1])

@@ -66,12 +66,32 @@ def test_a_refused_ddl_has_a_load_first() -> None:
     known = Completeness(Reason(Why.DDL, "no", TS, "set a key."), position=AT)
     resume = "run `applier resume -c applier.toml --tables 'shop.orders'`"
 
-    skip = f"run `applier ddl skip {TS} -c applier.toml --why TEXT`, which passes the DDL without its effect"
+    skip = f"stop the running applier, run `applier ddl skip {TS} -c applier.toml --why TEXT`"
+    skip = f"{skip}, which passes the DDL without its effect"
     assert ASKS.of([ORDERS], known).split("; or ") == [
         "run `applier load -c applier.toml --tables 'shop.orders'`",
         f"{resume} once you have done this: set a key",
         f"{skip}, then {resume}.",
     ]
+
+
+def test_a_skipped_ddl_has_a_load_first() -> None:
+    """It needs no hand, and runs beside `run`; what does not says so."""
+    by_hand = (
+        "stop the running applier, bring the Iceberg table to what upstream has, and run "
+        "`applier adopt -c applier.toml --tables 'shop.orders' --why TEXT`."
+    )
+
+    for ways in (ASKS, BY_FILES):
+        assert ways.of([ORDERS], _known(Why.SKIPPED)).split("; or ") == [ways.load([ORDERS]), by_hand]
+
+
+@pytest.mark.parametrize("why", [why for why in Why if why.state != "live"])
+def test_a_command_that_needs_the_changefeed_says_to_stop_run(why: Why) -> None:
+    """Each of those that the running process is not asked to carry out."""
+    for clause in ASKS.of([ORDERS], _known(why)).split("; or "):
+        needs = re.search(r"`applier (adopt|backfill|ddl skip|dead-letters discard) ", clause)
+        assert not needs or clause.startswith("stop the running applier, "), clause
 
 
 def test_no_resume_is_printed_that_would_park_the_table_again() -> None:

@@ -71,7 +71,7 @@ def remarks(engine: Engine, report: StatusReport) -> Iterator[str]:
         yield f"{mark} Every table as of {report.cut_at}, which is resolved ts {report.resolved_ts}."
     for table in report.tables:
         if table.cut_snapshot_id is None and table.because:
-            yield f"{mark} {table.table} is {table.state}: {table.because}"
+            yield f"{mark} {table.because}"
         elif report.cut and table.state == "empty":
             yield f"{mark} {table.table} is empty: it has no snapshot yet."
     if not report.cut:

@@ -158,7 +158,8 @@ def at_its_place(refusal: Refusal, change: SchemaChange, config: str, *, may_pas
     hint = refusal.hint
     # Without the statement a table that does not fit would be no other one.
     if may_pass and not isinstance(refusal, TableMismatch):
-        skip = f"Or pass this statement without its effect: applier ddl skip {change.commit_ts} -c {config} --why TEXT."
+        skip = f"applier ddl skip {change.commit_ts} -c {config} --why TEXT"
+        skip = f"Or pass this statement without its effect, while no applier runs: {skip}."
         hint = f"{hint.rstrip()} {skip}".strip()
     placed = type(refusal)(f"{refusal.what} ({which})", hint)
     placed.ddl, placed.mend = change.commit_ts, refusal.mend

@@ -110,11 +110,18 @@ def _held(last: Checkpoint, silent: float, lease_seconds: float) -> CheckpointCo
         f"The changefeed is held by {holder} (epoch {last.lease.epoch}) since {_clock(holder.since)}, "
         f"last seen {_clock(last.written_at)}."
     )
-    left = max(1, round(lease_seconds - silent))
-    way_out = (
-        f"Stop that process; or wait, its hold ends {counted(left, 'second')} from now unless it shows up again; "
-        "or, if you know that it is gone, start with --take-over."
-    )
+    left = counted(max(1, round(lease_seconds - silent)), "second")
+    if silent <= lease_seconds / 2:
+        # It renews its hold several times in that time: a wait would have no end, and a take-over would end it.
+        way_out = (
+            "That process seems to be at work, and keeps its hold as long as it runs: stop it, and give the command "
+            f"again. If it has died since, its hold ends {left} from now."
+        )
+    else:
+        way_out = (
+            f"Stop that process if it still runs; or wait, its hold ends {left} from now unless it shows up again; "
+            "or, if you know that it is gone, start with --take-over."
+        )
     return CheckpointConflict(what, way_out)
 
 

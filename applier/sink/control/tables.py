@@ -12,7 +12,7 @@ import pyarrow as pa
 from applier.config import own_namespaces
 from applier.errors import TableMismatch
 from applier.sink.format.types import TableSchema, iceberg_type
-from applier.wording import WAY_FROM_NEWER_FORM, WAY_FROM_OTHER_FORM
+from applier.wording import WAY_FROM_NEWER_FORM, WAY_FROM_OTHER_FORM, several
 
 HOLDER = "applier.holder"
 STEP = "applier.step"
@@ -49,7 +49,10 @@ class ControlTable:
             TableMismatch: Its columns are others.
         """
         wanted = [(column.name, iceberg_type(column.type)) for column in self.columns]
-        if [(column.name, column.type) for column in schema.fields] != wanted:
+        found = [(column.name, column.type) for column in schema.fields]
+        if found != wanted and set(wanted) < set(found):
+            raise _newer_columns(f"{table}", [name for name, kind in found if (name, kind) not in wanted])
+        if found != wanted:
             raise other_form(f"table {table} has other columns")
 
 
@@ -64,6 +67,14 @@ def newer_form(found: int, known: int) -> TableMismatch:
     what = (
         f"The newest checkpoint of this changefeed was written by a newer release of applier, in format {found}; "
         f"applier {version('applier')} reads up to format {known}."
+    )
+    return TableMismatch(what, WAY_FROM_NEWER_FORM)
+
+
+def _newer_columns(table: str, names: Sequence[str]) -> TableMismatch:
+    what = (
+        f"Control table {table} has {several(names)} beside the columns that applier {version('applier')} knows: a "
+        "newer release wrote it."
     )
     return TableMismatch(what, WAY_FROM_NEWER_FORM)
 

@@ -22,6 +22,21 @@ class ForeignLake(ConfigError):
     """A catalog is not that of its files, or its files are not those of its warehouse."""
 
 
+def refuse_outside(section: CatalogSection, table: str, location: str) -> None:
+    """Refuse a lake whose control table lies outside of its warehouse; the table need not be there.
+
+    Arguments and error are those of `refuse_foreign`.
+    """
+    warehouse = section.properties.get("warehouse", "")
+    if section.type in _OF_PATHS and "/" in warehouse and not _is_below(_plain(location), _plain(warehouse)):
+        what = (
+            f"Catalog {section.name} names table {table} at {location}, which is not below catalog.warehouse, "
+            f"{warehouse}: it is a copy of the catalog of another lake, whose files it would change."
+        )
+        way_out = "To go on with that lake, set catalog.uri and catalog.warehouse to those of it."
+        raise ForeignLake([f"{what} {way_out} {_WAY_OUT}"])
+
+
 def refuse_foreign(section: CatalogSection, table: str, location: str, metadata: str, catalog_file: str | None) -> None:
     """Refuse a lake by its control table `checkpoints`, before anything is written.
 
@@ -36,15 +51,8 @@ def refuse_foreign(section: CatalogSection, table: str, location: str, metadata:
         ForeignLake: The table lies outside of the warehouse, or its metadata outside of it; or another catalog that is
             still there names it as well.
     """
-    root, warehouse = _plain(location), section.properties.get("warehouse", "")
-    if section.type in _OF_PATHS and "/" in warehouse and not _is_below(root, _plain(warehouse)):
-        what = (
-            f"Catalog {section.name} names table {table} at {location}, which is not below catalog.warehouse, "
-            f"{warehouse}: it is a copy of the catalog of another lake, whose files it would change."
-        )
-        way_out = "To go on with that lake, set catalog.uri and catalog.warehouse to those of it."
-        raise ForeignLake([f"{what} {way_out} {_WAY_OUT}"])
-    if not _is_below(_plain(metadata), root):
+    refuse_outside(section, table, location)
+    if not _is_below(_plain(metadata), _plain(location)):
         what = (
             f"Catalog {section.name} names table {table} by {metadata}, a copy of a file of {location}: applier would "
             "change the files of that lake."
@@ -54,7 +62,7 @@ def refuse_foreign(section: CatalogSection, table: str, location: str, metadata:
     if own is not None and catalog_file is not None and is_other(own, Path(catalog_file)):
         what = (
             f"Catalog {own.absolute()} is a copy of {catalog_file}, which is still there, and both name the tables "
-            f"of {warehouse}."
+            f"of {section.properties.get('warehouse', '')}."
         )
         way_out = "Set catalog.uri to the one that is in use, or remove the other one."
         raise ForeignLake([f"{what} {way_out} {_WAY_OUT}"])

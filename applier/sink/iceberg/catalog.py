@@ -10,6 +10,7 @@ from typing import Any, TypeVar
 
 import pyarrow as pa
 
+from applier.config import own_namespaces
 from applier.config.table_layout import PartitionField, SortField
 from applier.errors import OutsideRefused, TableMismatch
 from applier.runtime.logs import logger
@@ -118,12 +119,7 @@ class Catalog:
             if error.kind in MISSING:
                 return None
             if error.kind == "NotFoundException":
-                what = f"The metadata of table {'.'.join(identifier)} is gone: {error.detail}"
-                way_out = (
-                    f"{WAY_TO_MOVED_FILES} Or register the table from an older metadata file (system.register_table); "
-                    "or drop it from the catalog without purge, after which it counts as dropped by hand."
-                )
-                raise TableMismatch(what, way_out) from None
+                raise _without_metadata(identifier, error.detail) from None
             raise
 
     def exists(self, identifier: Identifier) -> bool:
@@ -355,3 +351,15 @@ def _field_id(schema: TableSchema, column: str) -> int:
         names = ", ".join(known.name for known in schema.fields)
         raise TableMismatch(f"There is no column {column} to partition or sort by", f"Columns are: {names}.")
     return field.id
+
+
+def _without_metadata(identifier: Identifier, detail: str) -> TableMismatch:
+    what = f"The metadata of table {'.'.join(identifier)} is gone: {detail}"
+    if identifier[0].startswith(own_namespaces.control("")):
+        # Without its control table a copy would begin the feed anew, in the files of the original.
+        return TableMismatch(what, WAY_TO_MOVED_FILES)
+    way_out = (
+        f"{WAY_TO_MOVED_FILES} Or register the table from an older metadata file (system.register_table); "
+        "or drop it from the catalog without purge, after which it counts as dropped by hand."
+    )
+    return TableMismatch(what, way_out)

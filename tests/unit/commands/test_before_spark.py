@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import socket
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
 from dataclasses import replace
@@ -12,6 +14,7 @@ from typing import Any
 
 import pytest
 
+from applier import cli
 from applier.changefeed.checkpoint import Checkpoint, Holder, Lease
 from applier.commands import before_spark
 from applier.commands.before_spark import refuse
@@ -121,3 +124,26 @@ def test_a_changefeed_that_another_process_holds(tmp_path: Path, monkeypatch: py
     refuse(config, takes=False)
     monkeypatch.setattr(ControlView, "checkpoint", lambda _: HELD)
     refuse(config)
+
+
+@pytest.mark.parametrize("take_over", [(), ("--take-over",)])
+def test_a_port_that_the_holder_has_names_the_holder(
+    take_over: tuple[str, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The lease comes first: another port would not help."""
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        world = kafka(monkeypatch, World(tmp_path), None)
+        world.raw["http"] = {"port": taken.getsockname()[1]}
+        monkeypatch.setattr(cli, "loaded", lambda *_: world.config)
+        monkeypatch.setattr(sys, "argv", ["applier", "run", "-c", "applier.toml", *take_over])
+
+        monkeypatch.setattr(ControlView, "checkpoint", lambda _: replace(HELD, written_at=unix_ms()))
+        with pytest.raises(SystemExit) as ended:
+            cli.main()
+        held = capsys.readouterr().err
+        assert (ended.value.code, "The changefeed is held by" in held, "http.port" in held) == (3, True, False)
+
+        monkeypatch.setattr(ControlView, "checkpoint", lambda _: HELD)
+        with pytest.raises(SystemExit) as ended:
+            cli.main()
+        assert (ended.value.code, "http.port: cannot listen on" in capsys.readouterr().err) == (2, True)

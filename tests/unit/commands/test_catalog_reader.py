@@ -14,9 +14,12 @@ from pyiceberg.exceptions import ServerError, UnauthorizedError
 from pyiceberg.io import load_file_io
 from pyiceberg.io.pyarrow import PyArrowFileIO
 
+from applier.commands.before_spark import refuse
 from applier.commands.catalog_reader import catalog_properties, open_lake, reported
+from applier.commands.control_reader import ControlView
 from applier.config.settings import CatalogSection
 from applier.errors import ConfigError, TransientError
+from applier.sink.control.whereabouts import ForeignLake
 from tests.unit.commands.check.world import World
 
 
@@ -106,8 +109,28 @@ def test_a_lost_metadata_file_is_one_sentence(world: World) -> None:
         lake.table(("shop", "orders"))
     assert str(lost.value).startswith(
         f"Cannot load table shop.orders of catalog lake (the catalog names {metadata}, which is not there). "
-        "Hint: if the warehouse was moved, move it back, or link it there"
+        "Hint: if this catalog is a copy, or older than its files, set catalog.uri to the one that is in use, and "
+        "change nothing; if the warehouse was moved, move it back, or link it to its former path, where nothing is "
     )
+
+
+@pytest.mark.parametrize("is_there", [True, False])
+def test_a_catalog_that_names_files_of_another_lake_is_a_copy(world: World, *, is_there: bool) -> None:
+    """Also where the original has removed them since: nothing of it has to be read."""
+    metadata = Path(world.create(("applier_shop", "checkpoints"), {"id": pa.int64()}))
+    assert metadata.parent.name == "metadata"
+    if not is_there:
+        metadata.unlink()
+    world.raw["catalog"]["warehouse"] = f"{world.folder}/copy"
+
+    with open_lake(world.config.catalog) as lake, pytest.raises(ForeignLake) as refusal:
+        ControlView(lake, "shop").checkpoint()
+    assert str(refusal.value).startswith(
+        f"Catalog lake names table applier_shop.checkpoints at {metadata.parent.parent}, which is not below "
+        f"catalog.warehouse, {world.folder}/copy: it is a copy of the catalog of another lake"
+    )
+    with pytest.raises(ForeignLake):
+        refuse(world.config, takes=False, reads=False)
 
 
 @pytest.mark.parametrize(

@@ -29,6 +29,7 @@ from applier.pipeline.state import State
 from applier.pipeline.step import Pipeline
 from applier.sink.control.rows import TableRequest, open_requests, request_rows
 from applier.sink.control.tables import REQUESTS
+from applier.sink.control.whereabouts import ForeignLake
 
 REQUEST = TableRequest("one", "reload", (), "", "me")
 TEXT = """
@@ -286,4 +287,23 @@ def test_without_a_holder_there_is_nothing_to_ask(file: Path, monkeypatch: pytes
 
     said = reload.reload(config, pytest.fail)
 
-    assert said == f"No process holds changefeed shop: `applier run -c '{file}'` reads the file when it starts."
+    what = f"No process holds changefeed shop of the catalog that {file} names"
+    assert said == f"{what}: `applier run -c '{file}'` reads the file when it starts."
+
+
+def test_a_file_that_leads_to_another_lake_is_refused_as_a_section_that_is_not_taken_up(
+    file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The process cannot be asked there; the section comes first, then where the lake lies."""
+
+    def is_held(_: Config) -> bool:
+        raise ForeignLake(["Catalog lake names table x, which is not below catalog.warehouse."])
+
+    monkeypatch.setattr(reload, "is_held", is_held)
+
+    with pytest.raises(ForeignLake) as refused:
+        reload.reload(settings.load(file), print)
+    assert str(refused.value) == (
+        f"Section [catalog] of {file} differs from that of the lake, which a running process does not take up: change "
+        "it back. Catalog lake names table x, which is not below catalog.warehouse."
+    )

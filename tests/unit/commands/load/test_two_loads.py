@@ -78,7 +78,7 @@ def test_a_load_that_is_done_is_not_undone_by_the_next_one() -> None:
     said = ended(last, request, cast("Any", SimpleNamespace(path="a.toml")), RequestOutcome("catching up", (ITEMS,)))
 
     assert said.startswith("loaded: bank.items.")
-    assert "Table bank.items is loading since resolved ts 9: rows of an export are still to be loaded." in said
+    assert "Table bank.items is loading since resolved ts 9: its rows are still to be loaded." in said
 
 
 def test_only_the_holder_lets_a_table_forget_its_last_load(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -56,7 +56,7 @@ def lacking(name: TableName, known: Completeness, **changes: Any) -> TableProgre
 def dropped(name: str, at: int, *, aside: bool = True) -> DroppedTable:
     """A table that was dropped upstream and is kept, beside another one that has its name, or under its name."""
     place = f"{name}_dropped_{at}" if aside else name
-    return DroppedTable(name, place, at, TRUE, WaysOut.of_dropped(f"lake.{place}"), 1200, 1)
+    return DroppedTable(name, place, at, TRUE, WaysOut.of_dropped("lake", *place.split(".")), 1200, 1)
 
 
 def fresh() -> StatusReport:
@@ -92,7 +92,8 @@ def stale() -> StatusReport:
     """Three tables that need a hand, and what else deserves a look."""
     orders, users = TableName("shop", "orders"), TableName("shop", "users")
     call = f"CALL lake.system.set_current_snapshot('shop.lines', {HEAD})"
-    out = "set it to that snapshot again, in Spark SQL with `{}`; or apply what it lacks with {}."
+    out = "set it to that snapshot again, in Spark SQL with `{}`; or stop the running applier, and apply what it lacks "
+    out = f"{out}with {{}}."
     repair = "`applier backfill -c applier.toml --from beginning --repair --tables 'shop.lines'`"
     ddl = "ALTER TABLE table_1 MODIFY COLUMN total INT NOT NULL DEFAULT 0 COMMENT 'of all that was ever ordered'"
     parked = Completeness(Reason(Why.BY_HAND, "out of order"), TS, FeedPosition(orders, TS))

@@ -152,9 +152,9 @@ def test_a_table_that_is_not_in_the_cut_is_named_in_a_comment(engine: Engine, ma
     lines = list(remarks(engine, stale()))
 
     assert len(lines) == 2
-    assert lines[0].startswith(f"{mark} shop.orders is parked: Table shop.orders is parked since resolved ts ")
+    assert lines[0].startswith(f"{mark} Table shop.orders is parked since resolved ts ")
     assert lines[0].endswith(": out of order.")
-    assert lines[1].startswith(f"{mark} shop.users is incomplete: ")
+    assert lines[1].startswith(f"{mark} Table shop.users is incomplete: ")
 
 
 def test_a_whole_cut_has_no_comment_and_none_at_all_says_so() -> None:

@@ -59,14 +59,17 @@ def test_each_command_is_a_line_to_copy() -> None:
     assert f"\n    {adopt}\n" in shown
 
 
-@pytest.mark.parametrize("place", ["lake.shop.`my-table`", "`my-lake`.`a.b`.`c``d`", "`1`.a.`it's`"])
-def test_a_quoted_name_breaks_no_command(place: str) -> None:
+@pytest.mark.parametrize(
+    "parts", [("lake", "shop", "`my-table`"), ("`my-lake`", "`a.b`", "`c``d`"), ("`1`", "a", "`it's`")]
+)
+def test_a_quoted_name_breaks_no_command(parts: tuple[str, str, str]) -> None:
     """Each of the two that a dropped table has is a line of its own."""
-    report = replace(fresh(), dropped=(replace(dropped("shop.x", TS), way_out=WaysOut.of_dropped(place)),))
+    report = replace(fresh(), dropped=(replace(dropped("shop.x", TS), way_out=WaysOut.of_dropped(*parts)),))
+    place = ".".join(parts)
 
     shown = _shown(report, choice=Choice(tables=("shop.x",)))
 
-    assert f"\n    ALTER TABLE {place} RENAME TO NAME\n" in shown
+    assert f"\n    ALTER TABLE {place} RENAME TO {parts[1]}.NAME\n" in shown
     assert f"\n    DROP TABLE {place} PURGE\n" in shown
 
 

@@ -537,7 +537,8 @@ def test_a_table_that_was_rolled_back_makes_the_changefeed_stale(lake: Lake) -> 
     assert sentence == (
         f"Table shop.orders was rolled back by hand: it shows snapshot {older}, which is older than snapshot {newest}, "
         "its newest. Hint: set it to that snapshot again, in Spark SQL with "
-        f"`CALL lake.system.set_current_snapshot('shop.orders', {newest})`; or apply what it lacks with "
+        f"`CALL lake.system.set_current_snapshot('shop.orders', {newest})`; or stop the running applier, and apply "
+        "what it lacks with "
         f"`applier backfill -c applier.toml --from {TS - 10} --repair --tables 'shop.orders'`."
     )
     assert found.cut == (f"SELECT * FROM lake.shop.orders VERSION AS OF {newest};",)
@@ -588,8 +589,8 @@ def test_a_rollback_is_noticed_after_the_snapshot_of_the_cut_expired(lake: Lake)
     (sentence,) = told(found.stale)
     assert sentence == (
         f"Table shop.orders was rolled back by hand: it shows snapshot {older}, which is older than its stamp. Hint: "
-        f"run `applier backfill -c applier.toml --from {TS - 10} --repair --tables 'shop.orders'`, "
-        "which applies what it lacks."
+        f"stop the running applier, and run `applier backfill -c applier.toml --from {TS - 10} --repair "
+        "--tables 'shop.orders'`, which applies what it lacks."
     )
 
 
@@ -724,6 +725,36 @@ def test_a_ddl_that_ended_the_last_run_is_said_once(lake: Lake) -> None:
     assert [sentence.partition(" ")[0] for sentence in told(lake.status().stale)] == ["A", "The"]
 
 
+@pytest.mark.parametrize("released", [True, False])
+def test_a_ddl_that_is_recorded_to_be_passed_is_no_longer_offered_to_be(lake: Lake, *, released: bool) -> None:
+    """Neither where it ended the last run, nor where a table waits for it."""
+    skip = "applier ddl skip"
+    hint = f"set its policy. Or pass this statement: {skip} {TS + 1}."
+    way = Completeness(Reason(Why.DDL, "It is refused", TS + 1), TS, FeedPosition(ORDERS, TS))
+    stop = Stop("It is refused.", hint, AT, TS + 1)
+    tables, lease = {ORDERS: Tracked(1, "shop", completeness=way)}, replace(HELD, released=released)
+    lake.checkpoint(lake.orders(1), lease=lease, stopped=stop, tables=tables)
+    ddl = SchemaDecision(TS + 1, ORDERS, "ALTER TABLE orders …", "modify-column", "refused", "It is refused.")
+    lake.write("schema_changes", decision_rows([ddl], 3))
+    assert sum(f"{skip} {TS + 1}" in said for said in told(lake.status().stale)) == 2
+
+    lake.write("schema_changes", decision_rows([replace(ddl, decision="to skip", reason="me: it is so")], 3))
+    found, run = lake.status(), f"`applier run -c {lake.world.config.path}`"
+
+    recorded = "it is recorded that the next run passes it without its effect"
+    ended, waits = told(found.stale)
+    assert ended == (
+        f"The DDL of commit ts {TS + 1} ended the last run of changefeed shop; {recorded}."
+        + (f" Hint: start {run}." if released else "")
+    )
+    assert waits.startswith(
+        f"Table shop.orders is parked since resolved ts {TS} and resumes: It is refused; {recorded}. "
+        f"Hint: {run} brings it back; "
+    )
+    assert f"{skip} {TS + 1}" not in waits
+    assert found.tables[0].because == waits.partition(" Hint: ")[0]
+
+
 def test_a_ddl_that_a_living_process_has_just_refused_holds_nothing_up(lake: Lake) -> None:
     """It may be about to park the table, and to go on."""
     since = int(datetime.now(tz=UTC).timestamp() * 1000) - 60_000
@@ -771,7 +802,8 @@ def test_tables_with_one_reason_and_one_way_out_share_a_sentence(lake: Lake) -> 
     letters = f"`applier backfill -c {config} --dead-letters`"
     discard = f"`applier dead-letters discard -c {config} --all --why TEXT`"
     which, why = "Tables shop.a, shop.b and 3 others", wording.clause(Reason(Why.LETTERS))
-    assert told(found.stale) == (f"{which} are incomplete: {why}. Hint: run {letters}, or {discard}.",)
+    stop = f"stop the running applier, and run {letters} or {discard}"
+    assert told(found.stale) == (f"{which} are incomplete: {why}. Hint: {stop}.",)
     assert [table.because for table in found.tables][4] == f"Table shop.e is incomplete: {why}."
 
 
@@ -904,7 +936,7 @@ def test_a_cut_is_whole_however_old_it_is_and_names_what_it_lacks(
     first, *rest = found.stdout.splitlines()
     assert found.exit_code == 0
     reason = f"Table shop.users is parked since resolved ts {TS}: out of order."
-    assert first == f"{mark} shop.users is parked: {reason}"
+    assert first == f"{mark} {reason}"
     assert "users" not in "".join(rest)
     assert "orders" in rest[-1]
 

@@ -1,9 +1,11 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from dataclasses import replace
 from importlib.metadata import version
 from pathlib import Path
+from typing import Any
 
 import jsonschema
 import pytest
@@ -26,6 +28,8 @@ from applier.changefeed.position import DdlId, FeedPosition, Reading
 from applier.changefeed.table import Partition, Partitioning, TableName
 from applier.errors import TableMismatch, TerminalError
 from applier.sink.control.checkpoint_form import FORMAT, from_json, to_json
+from applier.sink.control.tables import CONTROL_TABLES, ControlTable
+from applier.sink.format.types import TableSchema, iceberg_type
 from applier.wording import WAY_FROM_NEWER_FORM, WAY_FROM_OTHER_FORM
 
 SCHEMA = Path(__file__).parents[4] / "schemas" / "checkpoint" / "v2.json"
@@ -167,6 +171,28 @@ def test_a_checkpoint_of_a_newer_release_is_refused_by_name(number: int) -> None
         f"applier {version('applier')} reads up to format {FORMAT}."
     )
     assert refused.value.hint == WAY_FROM_NEWER_FORM
+
+
+@pytest.mark.parametrize("kind", CONTROL_TABLES)
+def test_columns_of_a_newer_release_lead_back_to_it(kind: ControlTable) -> None:
+    """They are looked at before the checkpoint; what lacks a column was written by no newer release."""
+    wanted = [(column.name, iceberg_type(column.type)) for column in kind.columns]
+
+    def schema(columns: Sequence[tuple[str, Any]]) -> TableSchema:
+        fields = [{"id": at, "name": name, "type": of, "required": False} for at, (name, of) in enumerate(columns, 1)]
+        return TableSchema.parse(json.dumps({"type": "struct", "schema-id": 0, "fields": fields}), {})
+
+    kind.check("lake.t", schema(wanted))
+    with pytest.raises(TableMismatch) as refused:
+        kind.check("lake.t", schema([*wanted, ("novel", "string")]))
+    assert refused.value.what == (
+        f"Control table lake.t has novel beside the columns that applier {version('applier')} knows: a newer release "
+        "wrote it."
+    )
+    assert refused.value.hint == WAY_FROM_NEWER_FORM
+    with pytest.raises(TableMismatch) as refused:
+        kind.check("lake.t", schema([*wanted[1:], ("novel", "string")]))
+    assert refused.value.hint == WAY_FROM_OTHER_FORM
 
 
 DAMAGE: list[dict[str, object]] = [

@@ -94,14 +94,25 @@ def test_a_holder_that_may_still_live_is_not_over(last: Checkpoint | None, *, is
 def test_a_refusal_says_who_holds_it_and_what_to_do() -> None:
     """One sentence with the holder, since when and last seen; one with the ways out."""
     with pytest.raises(CheckpointConflict) as caught:
-        may_take(held(silent=12), ME, NOW, 60, alive)
+        may_take(held(silent=48), ME, NOW, 60, alive)
     assert caught.value.what == (
         "The changefeed is held by process 100 on host-a (epoch 4) since 2026-11-21 07:33:20+00:00, "
-        "last seen 2026-11-21 08:33:08+00:00."
+        "last seen 2026-11-21 08:32:32+00:00."
     )
     assert caught.value.hint == (
-        "Stop that process; or wait, its hold ends 48 seconds from now unless it shows up again; "
+        "Stop that process if it still runs; or wait, its hold ends 12 seconds from now unless it shows up again; "
         "or, if you know that it is gone, start with --take-over."
+    )
+
+
+@pytest.mark.parametrize("silent", [-2, 0, 12, 30])
+def test_a_holder_that_is_at_work_is_to_be_stopped(silent: int) -> None:
+    """It renews its hold, so that a wait has no end; and what takes over from it ends it."""
+    with pytest.raises(CheckpointConflict) as caught:
+        may_take(held(silent=silent), ME, NOW, 60, alive)
+    assert caught.value.hint == (
+        "That process seems to be at work, and keeps its hold as long as it runs: stop it, and give the command "
+        f"again. If it has died since, its hold ends {60 - silent} seconds from now."
     )
 
 
