@@ -46,7 +46,8 @@ class ApplierError(Exception):
         self.hint = hint
 
     def __str__(self) -> str:
-        return f"{self.what} Hint: {self.hint}" if self.hint else self.what
+        end = "" if self.what.endswith((".", "?", "!")) else "."
+        return f"{self.what}{end} Hint: {self.hint}" if self.hint else self.what
 
     @property
     def clause(self) -> str:

@@ -7,6 +7,7 @@ import re
 import shlex
 import tomllib
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any, Literal, get_args
 
@@ -158,8 +159,16 @@ class TablesSection(Section):
     def unknown(cls, key: str, value: Any) -> tuple[str | None, str] | None:
         """See `Section`; the pattern of a layout has a dot."""
         found = None if "." in key else super().unknown(key, value)
-        is_pattern = isinstance(value, dict)
-        return (found[0], f'a pattern needs quotes: [tables."{key}.…"]') if found and is_pattern else found
+        if found is None:
+            return None
+        meant, instead = found
+        if not isinstance(value, dict):
+            instead += ', and patterns of tables, as in [tables."db.table"]'
+        elif any(isinstance(inner, dict) for inner in value.values()):
+            instead = f'a pattern needs quotes: [tables."{key}.…"]'
+        else:
+            instead = f'a pattern names the database, too: write [tables."DATABASE.{key}"]'
+        return meant, instead
 
     @classmethod
     def section_of(cls, key: str) -> type[Section] | None:
@@ -200,7 +209,10 @@ class TablesSection(Section):
         """How a table should lie, by the most specific pattern; None if no pattern names it."""
         patterns = [(TablePattern(text), section) for text, section in self.layouts.items()]
         fitting = [(pattern.rank, place) for place, (pattern, _) in enumerate(patterns) if pattern.names(name)]
-        return patterns[max(fitting)[1]][1].layout if fitting else None
+        if not fitting:
+            return None
+        place = max(fitting)[1]
+        return replace(patterns[place][1].layout, pattern=[*self.layouts][place])
 
 
 class SinkSection(Section):

@@ -183,7 +183,7 @@ def test_a_kill_at_the_change_leaves_all_of_it_or_nothing(
                 {"partition_by": ["day(v)"]},
                 r"partitioned by day\(v\): column v is string, and day takes date and timestamp",
             ),
-            ({"partition_by": ["day(x)"]}, r"cannot be partitioned by day\(x\): it has no column x"),
+            ({"partition_by": ["day(x)"]}, r"Table shop\.a cannot be partitioned by day\(x\): it has no column x"),
             ({"sort_by": ["nothing"]}, r"cannot be sorted by nothing: it has no column nothing"),
         ]
     ),

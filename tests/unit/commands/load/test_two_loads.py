@@ -26,6 +26,7 @@ from applier.pipeline.step import Pipeline
 from applier.pipeline.tables.loads import LOADED, LoadRecord
 from applier.runtime.outages import OUTAGES
 from applier.sink.control.rows import TableRequest
+from applier.ways_out import WaysOut
 
 ITEMS, NOTES = TableName("bank", "items"), TableName("bank", "notes")
 VERSION = TableVersion(ITEMS, 7, (Column("id", ColumnType("bigint"), nullable=False),), handle_key=("id",))
@@ -36,7 +37,10 @@ BROUGHT = Completeness(Reason(Why.CATCHING_UP), position=FeedPosition(ITEMS, 7, 
     ("before", "after"),
     [
         (BROUGHT, BROUGHT),
-        (Completeness(Reason(Why.LOADING), since=7), Completeness(Reason(Why.LOADING, "a value is bad"), since=7)),
+        (
+            Completeness(Reason(Why.LOADING), since=7),
+            Completeness(Reason(Why.LOADING, "a value is bad; first, mend it"), since=7),
+        ),
         (Completeness(Reason(Why.WHOLE)), Completeness(Reason(Why.WHOLE))),
     ],
 )
@@ -62,11 +66,13 @@ def test_a_load_that_cannot_go_on_leaves_what_another_one_has_handed_over(
     monkeypatch.setattr(command, "stop_signals", mock.MagicMock())
     export = SimpleNamespace(names=[ITEMS, NOTES])
 
-    outcome = command._beside(cast("Any", mock.MagicMock()), cast("Any", export), print, again=False)
+    pipeline = mock.MagicMock()
+    pipeline.config.ways_out = WaysOut()
+    outcome = command._beside(pipeline, cast("Any", export), print, again=False)
 
     assert known[ITEMS] == after
     assert [item.kind for item in asked] == ["load", "load", "loaded"]
-    assert len(outcome.refused) == 1
+    assert outcome.refused == ["a value is bad. Hint: mend it"]
 
 
 def test_a_load_that_is_done_is_not_undone_by_the_next_one() -> None:
