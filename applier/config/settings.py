@@ -49,6 +49,11 @@ _S3_FILES = "org.apache.iceberg.aws.s3.S3FileIO"
 _NEEDED = {"jdbc": ("uri", "warehouse"), "hadoop": ("warehouse",), "rest": ("uri",), "glue": ("warehouse",)}
 """Keys without which a catalog never opens; those of the other types may come from files of Hive or Hadoop."""
 
+_EXAMPLES = {
+    "uri": 'the address of the catalog, such as uri = "jdbc:sqlite:/data/catalog.db" or "http://catalog:8181"',
+    "warehouse": 'the place of the tables, such as warehouse = "s3://bucket/lake" or "/data/lake"',
+}
+
 ZeroDates = Literal["null", "stop", "string"]
 Policy = Literal["apply", "ignore", "stop"]
 UpkeepTask = Literal["compact", "manifests", "expire", "orphans"]
@@ -109,7 +114,7 @@ def lacking(catalog: Mapping[str, str]) -> dict[str, str]:
             continue
         near = nearest(key, catalog.keys() - {"uri", "warehouse"})
         if near or key in _NEEDED.get(catalog.get("type", ""), ()):
-            found[near or key] = f"unknown key, did you mean {key}?" if near else "missing"
+            found[near or key] = f"unknown key, did you mean {key}?" if near else f"missing: {_EXAMPLES[key]}"
     return found
 
 

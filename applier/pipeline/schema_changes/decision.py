@@ -160,6 +160,6 @@ def at_its_place(refusal: Refusal, change: SchemaChange, config: str, *, may_pas
     if may_pass and not isinstance(refusal, TableMismatch):
         skip = f"Or pass this statement without its effect: applier ddl skip {change.commit_ts} -c {config} --why TEXT."
         hint = f"{hint.rstrip()} {skip}".strip()
-    placed = type(refusal)(f"{refusal.what} ({which})", hint)
+    placed = type(refusal)(f"{refusal.clause} ({which}).", hint)
     placed.ddl, placed.mend = change.commit_ts, refusal.mend
     return placed
