@@ -82,12 +82,16 @@ def test_why_no_table_could_be_loaded_is_kept_as_well(monkeypatch: pytest.Monkey
     monkeypatch.setattr(command, "_bulk", lambda *_: {ITEMS: TableMismatch("no column att", "Correct partition_by.")})
     main: Any = SimpleNamespace(config=SimpleNamespace(ways_out=WaysOut()))
 
+    def ask(request: TableRequest) -> str:
+        asked.append(request)
+        return ""
+
     with pytest.raises(TableMismatch, match=r"no column att\. Hint: Correct partition_by"):
         command._brought(
             main,
             cast("Any", SimpleNamespace(names=[ITEMS])),
             print,
-            lambda request: asked.append(request) or "",
+            ask,
             nullcontext(threading.Event()),
         )
 
