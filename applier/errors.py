@@ -49,8 +49,7 @@ class ApplierError(Exception):
         self.hint = hint
 
     def __str__(self) -> str:
-        end = "" if self.what.endswith((".", "?", "!")) else "."
-        return f"{self.what}{end} Hint: {self.hint}" if self.hint else self.what
+        return f"{self.clause}. Hint: {self.hint}" if self.hint else self.what
 
     @property
     def clause(self) -> str:
