@@ -348,6 +348,8 @@ def ddl_list(config: ConfigFile, *, as_json: AsJson = False) -> None:
         print(escaped("  ".join(filter(None, shown))))
         if item.reason:
             print(escaped(f"    {item.reason}"))
+        if item.way_out:
+            print(escaped(f"    Way out: {item.way_out}"))
 
 
 @ddl_app.command("skip", epilog=examples("ddl skip 470606913415151617 -c applier.toml --why 'no table of ours'"))

@@ -18,9 +18,12 @@ from typing import Any, Self
 ANY_TABLE = "--filter 'DATABASE.TABLE'"
 """Which tables an export has, in the place of their names."""
 
-EXPORT = f"tiup dumpling -h HOST -P PORT -u USER --params 'time_zone=+00:00' {ANY_TABLE} -o DIR"
-"""The command that exports tables, and without a filter the whole cluster. Without the zone TIMESTAMP values are in
-that of the server, which no file of the export shows."""
+DUMPED = "--filetype csv --params 'time_zone=+00:00' -F 256MiB"
+"""The form of an export, for which `load` needs no key of `[upstream.csv]`. Without the zone TIMESTAMP values are in
+that of the server, which no file shows. Of a TiDB, Dumpling reads a consistent snapshot without an option."""
+
+EXPORT = f"tiup dumpling -h HOST -P PORT -u USER {DUMPED} {ANY_TABLE} -o DIR"
+"""The command that exports tables, and without a filter the whole cluster."""
 
 BY_HAND = f"export the table with `{EXPORT}`, and load it with `applier load -c FILE --from DIR --tables TABLE`."
 """The hint of errors after which only a user can make a table whole."""
@@ -46,7 +49,7 @@ class ApplierError(Exception):
         self.hint = hint
 
     def __str__(self) -> str:
-        return f"{self.what} Hint: {self.hint}" if self.hint else self.what
+        return f"{self.clause}. Hint: {self.hint}" if self.hint else self.what
 
     @property
     def clause(self) -> str:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import replace
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
 
-from applier.changefeed.completeness import furthest_back
+from applier import wording
+from applier.changefeed.completeness import Completeness, furthest_back
+from applier.changefeed.table import TableName
 from applier.commands.catalog_reader import open_lake
 from applier.commands.control_reader import ControlView
 from applier.commands.tables.command import who
@@ -28,7 +30,14 @@ _KEYS = ("commit_ts", "table", "kind", "decision", "reason", "sql")
 """What its JSON has of each DDL."""
 
 
-def listed(config: Config) -> list[DdlReport]:
+@dataclass(frozen=True, slots=True)
+class ListedDdl(DdlReport):
+    """A DDL with what gets past it; "" for one that is in nothing's way."""
+
+    way_out: str = ""
+
+
+def listed(config: Config) -> list[ListedDdl]:
     """All DDL that were decided on, oldest first, with what a terminal would obey written out.
 
     Its kind is `unread` where a statement is not understood, and the decision `pending` while it holds the changefeed
@@ -38,11 +47,25 @@ def listed(config: Config) -> list[DdlReport]:
         view = ControlView(lake, config.changefeed.name)
         view.refuse_unknown()
         checkpoint = view.checkpoint()
-        tables = checkpoint.tables.values() if checkpoint else ()
-        whole = [table.completeness for table in tables if table.completeness]
-        since = furthest_back(checkpoint.resolved_ts if checkpoint else 0, whole)
+        tables = checkpoint.tables if checkpoint else {}
+        states = {name: table.completeness for name, table in tables.items() if table.completeness}
+        since = furthest_back(checkpoint.resolved_ts if checkpoint else 0, states.values())
         found = [ddl_report(item, since) for item in view.decisions()[-_LISTED:]]
-    return [replace(it, table=escaped(it.table), reason=escaped(it.reason), sql=escaped(shown(it.sql))) for it in found]
+    return [
+        ListedDdl(
+            **asdict(replace(it, table=escaped(it.table), reason=escaped(it.reason), sql=escaped(shown(it.sql)))),
+            way_out=_way_past(it, states, config) if it.decision == "pending" else "",
+        )
+        for it in found
+    ]
+
+
+def _way_past(item: DdlReport, states: Mapping[TableName, Completeness], config: Config) -> str:
+    """The ways out of the tables that a DDL parks; that of the changefeed where it parks none."""
+    parked = ((name, known) for name, known in states.items() if known.reason.ddl == item.commit_ts)
+    ways = [config.ways_out.of(names, known) for names, known in wording.alike(parked)]
+    way = " ".join(ways) or wording.way_past_ddl(item.commit_ts, config.path)
+    return f"{way[:1].upper()}{way[1:]}"
 
 
 def to_json(found: Sequence[DdlReport]) -> str:

@@ -13,7 +13,8 @@ from applier.config.readers import refuse_unreadable
 from applier.config.settings import Config
 from applier.errors import ConfigError
 from applier.pipeline.build import supplied
-from applier.pipeline.state import State
+from applier.pipeline.step import Pipeline
+from applier.pipeline.tables import layouts
 from applier.sink.control.whereabouts import ForeignLake
 from applier.wording import several
 
@@ -44,12 +45,14 @@ def reload(config: Config, say: Say) -> str:
     return waited(config, requested("reload", (), ""), say, comes_back=False)
 
 
-def read_again(config: Config, state: State) -> tuple[Config | None, RequestOutcome]:
+def read_again(main: Pipeline) -> tuple[Config | None, RequestOutcome]:
     """The file of a configuration as it is now, None where it is the same; and what becomes of a request to read it.
 
     Raises:
-        ConfigError: The file is wrong, or a section differs that a running process cannot change.
+        ConfigError: The file is wrong, a section differs that a running process cannot change, or a new layout does not
+            fit an existing table.
     """
+    config = main.config
     given = Path(*shlex.split(config.path))
     found = settings.load(given)
     differs = [name for name in Config.model_fields if getattr(found, name) != getattr(config, name)]
@@ -59,7 +62,9 @@ def read_again(config: Config, state: State) -> tuple[Config | None, RequestOutc
         raise ConfigError([f"{what}: restart `applier run`."])
     # A start refuses the same, and would end the process.
     refuse_unreadable(found.tables.readers, found.tables.format_version)
-    supplied(found, state)
+    supplied(found, main.state)
+    if wrong := layouts.misfits(main.state, main.targets, found.tables, config.tables):
+        raise ConfigError(wrong)
     if not differs:
         return None, RequestOutcome("reloaded", notes=(f"Nothing differs in {file}.",))
     return found, RequestOutcome("reloaded", notes=(f"{_differing(differs, file)}, and `applier run` begins anew.",))

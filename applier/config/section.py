@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Iterable, Mapping
-from typing import Annotated, Any, TypeAlias
+from typing import Annotated, Any, TypeAlias, get_origin
 from zoneinfo import ZoneInfo, available_timezones
 
 from pydantic import AfterValidator, BaseModel, ConfigDict
@@ -38,13 +38,19 @@ class Section(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
 
     @classmethod
-    def unknown(cls, key: str, value: Any) -> tuple[str | None, str] | None:  # noqa: ARG003 - some sections look at it
+    def unknown(cls, key: str, value: Any) -> tuple[str | None, str] | None:
         """The key that one which the section does not know probably means, and what a sentence about it says where
         nothing is near; None for a key that it knows, or passes on.
         """
         if key in cls.model_fields:
             return None
-        return nearest(key, cls.model_fields), f"known keys are {', '.join(cls.model_fields)}"
+        # A key whose value would not fit is not meant: it would only be refused in its turn.
+        fitting = [name for name in cls.model_fields if cls._takes_table(name) == isinstance(value, dict)]
+        return nearest(key, fitting), f"known keys are {', '.join(cls.model_fields)}"
+
+    @classmethod
+    def _takes_table(cls, key: str) -> bool:
+        return cls.section_of(key) is not None or get_origin(cls.model_fields[key].annotation) is dict
 
     @classmethod
     def section_of(cls, key: str) -> type[Section] | None:

@@ -7,6 +7,7 @@ import re
 import shlex
 import tomllib
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any, Literal, get_args
 
@@ -47,6 +48,11 @@ _S3_FILES = "org.apache.iceberg.aws.s3.S3FileIO"
 
 _NEEDED = {"jdbc": ("uri", "warehouse"), "hadoop": ("warehouse",), "rest": ("uri",), "glue": ("warehouse",)}
 """Keys without which a catalog never opens; those of the other types may come from files of Hive or Hadoop."""
+
+_EXAMPLES = {
+    "uri": 'the address of the catalog, such as uri = "jdbc:sqlite:/data/catalog.db" or "http://catalog:8181"',
+    "warehouse": 'the place of the tables, such as warehouse = "s3://bucket/lake" or "/data/lake"',
+}
 
 ZeroDates = Literal["null", "stop", "string"]
 Policy = Literal["apply", "ignore", "stop"]
@@ -108,7 +114,7 @@ def lacking(catalog: Mapping[str, str]) -> dict[str, str]:
             continue
         near = nearest(key, catalog.keys() - {"uri", "warehouse"})
         if near or key in _NEEDED.get(catalog.get("type", ""), ()):
-            found[near or key] = f"unknown key, did you mean {key}?" if near else "missing"
+            found[near or key] = f"unknown key, did you mean {key}?" if near else f"missing: {_EXAMPLES[key]}"
     return found
 
 
@@ -158,8 +164,16 @@ class TablesSection(Section):
     def unknown(cls, key: str, value: Any) -> tuple[str | None, str] | None:
         """See `Section`; the pattern of a layout has a dot."""
         found = None if "." in key else super().unknown(key, value)
-        is_pattern = isinstance(value, dict)
-        return (found[0], f'a pattern needs quotes: [tables."{key}.…"]') if found and is_pattern else found
+        if found is None:
+            return None
+        meant, instead = found
+        if not isinstance(value, dict):
+            instead += ', and patterns of tables, as in [tables."db.table"]'
+        elif any(isinstance(inner, dict) for inner in value.values()):
+            instead = f'a pattern needs quotes: [tables."{key}.…"]'
+        else:
+            instead = f'a pattern names the database, too: write [tables."DATABASE.{key}"]'
+        return meant, instead
 
     @classmethod
     def section_of(cls, key: str) -> type[Section] | None:
@@ -194,8 +208,9 @@ class TablesSection(Section):
 
     def layout_of(self, name: TableName) -> TableLayout | None:
         """How a table should lie, by the most specific pattern; None if no pattern names it."""
-        found = most_specific(((TablePattern(text), section) for text, section in self.layouts.items()), name)
-        return None if found is None else found.layout
+        patterns = ((TablePattern(text), (text, section)) for text, section in self.layouts.items())
+        found = most_specific(patterns, name)
+        return None if found is None else replace(found[1].layout, pattern=found[0])
 
     @property
     def routes(self) -> dict[str, str]:

@@ -60,12 +60,13 @@ class SortField:
 
 @dataclass(frozen=True, slots=True)
 class TableLayout:
-    """A layout; None leaves partitions or order as they are, () is for none."""
+    """A layout, by the pattern of its section; None leaves partitions or order as they are, () is for none."""
 
     partition: tuple[PartitionField, ...] | None = None
     sort: tuple[SortField, ...] | None = None
     properties: Mapping[str, str] = field(default_factory=dict)
     metadata: tuple[RowMetadata, ...] = ()
+    pattern: str = ""
 
 
 def partition_fields(texts: Sequence[str]) -> tuple[PartitionField, ...]:

@@ -18,7 +18,6 @@ from applier.config.settings import Config
 from applier.ddl.actions import DropTable
 from applier.errors import ConfigError, TransientError
 from applier.pipeline.schema_changes import moved_names
-from applier.pipeline.state import State
 from applier.pipeline.step import Pipeline
 from applier.pipeline.table_selection import selected
 from applier.pipeline.tables import completeness, loads, parking
@@ -33,7 +32,7 @@ from applier.sink.iceberg.maintenance import unset_properties
 LOOK_SECONDS = 1.0
 """Time between two looks for requests."""
 
-ReadAgain: TypeAlias = Callable[[Config, State], tuple[Config | None, RequestOutcome]]
+ReadAgain: TypeAlias = Callable[[Pipeline], tuple[Config | None, RequestOutcome]]
 """Reads the file of a configuration again; returns the new one, None where it is the same, and what is made of it. It
 raises ConfigError where the process cannot take it up."""
 
@@ -139,7 +138,7 @@ class Requests:
             what = "The process that holds the changefeed does not follow it, and ends soon"
             raise ConfigError([f"{what}: `applier run -c {self.main.config.path}` reads the file when it starts."])
         self.reloaded = None
-        self.reloaded, outcome = self.read_again(self.main.config, self.main.state)
+        self.reloaded, outcome = self.read_again(self.main)
         return outcome
 
     def _park(self, names: Sequence[TableName], request: TableRequest) -> RequestOutcome:

@@ -245,7 +245,7 @@ def _holds_up(item: SchemaDecision, last: Checkpoint, *, is_gone: bool) -> bool:
 def _held_up(item: SchemaDecision, config: Config) -> Trouble:
     of = f" of {item.subject}" if item.subject else ""
     what = f"A DDL{of} holds changefeed {config.changefeed.name} up: {item.because.rstrip('.')}."
-    return Trouble(what, wording.way_past_ddl(item.commit_ts, config.path))
+    return Trouble(what, wording.way_past_ddl(item.commit_ts, config.path), brief=f"a DDL{of} holds the changefeed up")
 
 
 def _to_pass(commit_ts: int, config: Config, *, is_gone: bool) -> Trouble:
@@ -255,9 +255,8 @@ def _to_pass(commit_ts: int, config: Config, *, is_gone: bool) -> Trouble:
 
 def _ended(stop: Stop, config: Config) -> Trouble:
     what = f"The last run of changefeed {config.changefeed.name} ended at {iso(stop.at)}: {stop.because}"
-    return Trouble(
-        what, wording.of_this_changefeed(stop.hint, config.path) if stop.hint else wording.start(config.path)
-    )
+    way_out = wording.of_this_changefeed(stop.hint, config.path) if stop.hint else wording.start(config.path)
+    return Trouble(what, way_out, brief="an error ended the last run")
 
 
 def _holder(last: Checkpoint, silent: float) -> HolderReport:

@@ -238,12 +238,14 @@ class Trouble:
         way_out: What ends it, with its commands in backticks; "" where nothing has to be done.
         table: The table that it is about, if it is one alone.
         is_open: It names nothing of the database, so that whoever asks may read it.
+        brief: What holds the whole changefeed, for the line of the verdict; "" for what concerns tables or their age.
     """
 
     because: str
     way_out: str = ""
     table: str = ""
     is_open: bool = field(default=False, kw_only=True)
+    brief: str = field(default="", kw_only=True)
 
     def __str__(self) -> str:
         return f"{self.because} Hint: {self.way_out}" if self.way_out else self.because
@@ -309,7 +311,11 @@ class StatusReport:
 
     @property
     def summary(self) -> str:
-        """What the tables are; the moment follows these words."""
+        """What holds the changefeed, and what the tables are; the moment follows these words."""
+        return "; ".join([*(it.brief for it in self.stale[:1] if it.brief), self._tables])
+
+    @property
+    def _tables(self) -> str:
         living = [table for table in self.tables if table.state != "dropped"]
         held, all_tables = sum(table.is_on_purpose for table in living), counted(len(living), "table")
         bad = sum(table.because is not None for table in living) - held

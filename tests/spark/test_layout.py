@@ -13,6 +13,7 @@ from rich.console import Console
 
 from applier.commands.plan.command import plan
 from applier.commands.plan.report import render
+from applier.config.settings import TablesSection
 from applier.pipeline.tables import layouts
 from applier.sink.iceberg.catalog import Catalog, Table
 from applier.sink.iceberg.layout import partition_of
@@ -183,7 +184,7 @@ def test_a_kill_at_the_change_leaves_all_of_it_or_nothing(
                 {"partition_by": ["day(v)"]},
                 r"partitioned by day\(v\): column v is string, and day takes date and timestamp",
             ),
-            ({"partition_by": ["day(x)"]}, r"cannot be partitioned by day\(x\): it has no column x"),
+            ({"partition_by": ["day(x)"]}, r"Table shop\.a cannot be partitioned by day\(x\): it has no column x"),
             ({"sort_by": ["nothing"]}, r"cannot be sorted by nothing: it has no column nothing"),
         ]
     ),
@@ -225,6 +226,11 @@ def test_a_partition_column_is_renamed(make: Make, lake: Catalog) -> None:
 
     (due,) = plan(world.config).layouts
     assert (due.change, "it has no column v" in due.note) == ("", True)
+    with world.applier() as pipeline:
+        former = pipeline.config.tables
+        assert layouts.misfits(pipeline.state, pipeline.targets, former, former) == []
+        (sentence,) = layouts.misfits(pipeline.state, pipeline.targets, former, TablesSection())
+        assert 'Correct partition_by in [tables."shop.a"], where columns are id, w;' in sentence
     world.send_row("a", {"id": "3", "w": "more"}, {"w": "varchar(9)"})
     world.resolve()
     world.start()

@@ -208,3 +208,21 @@ def test_the_rules_become_an_object_of_the_operator() -> None:
 
     rules = yaml.safe_load(made.stdout)["spec"]["groups"][0]["rules"]
     assert rules == yaml.safe_load((_DEPLOY / "prometheus/applier.rules.yml").read_text("utf-8"))["groups"][0]["rules"]
+
+
+@pytest.mark.parametrize(
+    ("heading", "said"),
+    [
+        ("Roll back", ["Keep the configuration of the old release", "exits with 2"]),
+        (
+            "Exit codes",
+            ["| 1 | `check` | something does not fit, or a system refuses a log-in", "a password or a right"],
+        ),
+    ],
+)
+def test_the_page_says_what_a_refusal_ends_with(heading: str, said: list[str]) -> None:
+    """A configuration with newer keys is refused before any format is looked at, and a wrong password is no outage."""
+    page = (_DEPLOY / "README.md").read_text(encoding="utf-8")
+    section = page.partition(f"## {heading}\n")[2].partition("\n## ")[0]
+
+    assert [text for text in said if text not in section] == []

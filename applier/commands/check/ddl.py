@@ -40,6 +40,15 @@ from applier.sink.tidb_partitions.predicate import rows_of
 _NO_DDL = "The feed carries no DDL messages, so the applier does not learn of this and its rows differ in silence."
 _NOT_THERE = "The table is not there."
 _NO_KEY = "Table {} has no key: TiCDC replicates it only with force-replicate, as a bag of rows."
+_OF_DROPPED = (CreateTable, RecoverTable, DropDatabase)
+"""Statements that may concern a table which was dropped before."""
+
+_DROPPED_HINT = "Check the spelling of the table's name; RECOVER TABLE or FLASHBACK TABLE upstream brings it back."
+_STOP_HINT = (
+    'Before it comes, write "apply" or "ignore" for {} under [ddl], and give `applier reload -c FILE`. Once `run` has '
+    "ended, do the same and start it again; or pass the DDL with `applier ddl skip`, which `applier ddl list -c FILE` "
+    "names."
+)
 _DDL_HINT = "turn on enable-tidb-extension and avro-enable-watermark of the changefeed."
 
 
@@ -114,7 +123,10 @@ class _Group:
         if not names:
             return
         if (decided := self._decided(names)) is not None:
-            yield self._answer(names[0], decided[0], reason=decided[1])
+            yield self._answer(names[0], *decided)
+        elif (dropped := self._dropped_at(names[0])) and not isinstance(first, _OF_DROPPED):
+            reason = f"Table {names[0]} was dropped upstream (commit ts {dropped}), and its Iceberg table is kept."
+            yield self._answer(names[0], "cannot tell", reason=reason, hint=_DROPPED_HINT)
         elif isinstance(first, Alteration):
             yield self._evolved(names[0])
         elif not self.carries_ddl:
@@ -123,16 +135,24 @@ class _Group:
             # The target of a rename is shown with its table.
             yield from map(self._moved, names if done.database or done.exchanged else names[:1])
 
-    def _decided(self, names: Sequence[TableName]) -> tuple[TableOutcome, str] | None:
-        """Outcome that the configuration decides, and why; None where the statement is carried out."""
+    def _decided(self, names: Sequence[TableName]) -> tuple[TableOutcome, str, str, str] | None:
+        """Outcome, step, reason and way out that the configuration decides; None where the statement is carried out."""
         config = self.replicas.config
         if not any(map(self._admits, names)):
-            return "ignored", "Left out by tables.include."
+            return "ignored", "", "Left out by tables.include.", ""
         kinds = list(dict.fromkeys(map(kind, self.actions)))
         policies = {config.ddl.get(name, "apply") for name in kinds}
         if "stop" in policies:
-            return "refused", f"A DDL of kind {', '.join(kinds)} stops the feed, as [ddl] says."
-        return ("ignored", "Ignored, as [ddl] says.") if "ignore" in policies else None
+            stopping = ", ".join(name for name in kinds if config.ddl.get(name) == "stop")
+            what = f'The whole `run` ends before it, for all tables: [ddl] says "stop" for {stopping}.'
+            return "refused", "", what, _STOP_HINT.format(stopping)
+        return ("ignored", "", "Ignored, as [ddl] says.", "") if "ignore" in policies else None
+
+    def _dropped_at(self, name: TableName) -> str:
+        """The commit ts of the DROP of a table that is kept; "" for any other, and where the statement has made it."""
+        if self.before.get(name) != self.start.get(name) or (table := self.replicas.table(name)) is None:
+            return ""
+        return table.properties.get(DROPPED_AT, "")
 
     def _admits(self, name: TableName) -> bool:
         return self.replicas.config.filter.admits(name)

@@ -21,6 +21,7 @@ from applier.sink.commit.stamp import CHANGEFEED
 from applier.sink.control.tables import TABLE_VERSIONS
 from applier.sink.evolve.plan import Evolution, plan
 from applier.sink.evolve.row_columns import absent_from, columns_of_new, supplied
+from applier.sink.evolve.steps import ConvertField
 from applier.sink.format.types import Field, iceberg_type, type_text
 from applier.sink.write.file_writer import check_columns
 
@@ -232,7 +233,8 @@ class Replicas:
             return answer
         notes = [step.rewrite(table.format_version) for step in evolution.steps] if table.may_hold_rows else []
         outcome: TableOutcome = "rewritten" if any(note is not None for note in notes) else "in place"
-        return replace(answer, outcome=outcome, reasons=(*answer.reasons, *filter(None, notes)))
+        converted = tuple(step.name for step in evolution.steps if isinstance(step, ConvertField)) if notes else ()
+        return replace(answer, outcome=outcome, reasons=(*answer.reasons, *filter(None, notes)), converted=converted)
 
 
 def _reasons(columns: Iterable[ColumnReport]) -> tuple[str, ...]:

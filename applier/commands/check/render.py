@@ -38,9 +38,10 @@ def render(report: Report, console: Console) -> None:
 def _parts(report: Report) -> Iterable[RenderableType]:
     for change in report.changes:
         yield _change(change)
+    # Who asks about a change has seen the systems before.
+    if systems := [it for it in report.systems if not report.changes or it.verdict != "fits"]:
+        yield _systems(systems)
     yield _capabilities(report)
-    if report.systems:
-        yield _systems(report.systems)
     if report.subjects:
         yield _subjects(report.subjects)
     if report.tables:
@@ -69,11 +70,12 @@ def _capabilities(report: Report) -> RenderableType:
 
 
 def _systems(systems: Sequence[SystemAnswer]) -> RenderableType:
-    rows = [
-        (it.checked, _styled(it.verdict), escaped(it.result), escaped(it.way_out[:1].upper() + it.way_out[1:]))
-        for it in systems
-    ]
-    return _grid("Systems", ("checked", "verdict", "result", "way out"), rows)
+    # Columns of a grid would cut paths into pieces.
+    root = Tree("Systems")
+    for it in systems:
+        branch = root.add(Text.assemble(f"{it.checked}: ", _styled(it.verdict), f". {escaped(it.result)}"))
+        _add(branch, *_ways_out([escaped(it.way_out)] if it.way_out else []))
+    return root
 
 
 def _subjects(subjects: Sequence[SubjectReport]) -> RenderableType:
@@ -105,7 +107,7 @@ def _columns(table: TableReport) -> RenderableType:
 
 def _change(change: ChangeReport) -> RenderableType:
     title = Text.assemble("DDL " if change.asked == "ddl" else "Schema ", (change.text, "bold"), ": ")
-    root = Tree(title.append_text(_styled(change.verdict)))
+    root = Tree(title.append_text(_styled(change.verdict)).append(_unless(change), style="yellow"))
     _add(root, *map(Text, change.reasons))
     for answer in change.registry:
         level = f" at level {answer.level}" if answer.level else ""
@@ -119,6 +121,14 @@ def _change(change: ChangeReport) -> RenderableType:
         _add(branch, *map(Text, (*table.steps, *table.reasons)), *_ways_out(table.ways_out))
     _add(root, *(Text(note, style="yellow") for note in change.notes))
     return root
+
+
+def _unless(change: ChangeReport) -> str:
+    """On what a change that fits still depends."""
+    columns = dict.fromkeys(column for table in change.tables for column in table.converted)
+    if change.verdict != "fits" or not columns:
+        return ""
+    return f", unless a value of {', '.join(columns)} cannot be converted: that parks the table"
 
 
 def _listed(title: str, sentences: Iterable[str], style: str) -> RenderableType:

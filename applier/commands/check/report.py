@@ -120,7 +120,8 @@ class RegistryAnswer:
 class TableAnswer:
     """What becomes of one Iceberg table: the steps in order, and why it is refused, or under which conditions.
 
-    The present columns are known from `control table`, `registry` or `iceberg`; "" for none.
+    The present columns are known from `control table`, `registry` or `iceberg`; "" for none. Values of the columns
+    `converted` may park the table.
     """
 
     table: str
@@ -130,6 +131,7 @@ class TableAnswer:
     steps: tuple[str, ...] = ()
     reasons: tuple[str, ...] = ()
     ways_out: tuple[str, ...] = ()
+    converted: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

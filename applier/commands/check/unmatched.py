@@ -12,6 +12,9 @@ from applier.config.settings import TablesSection
 
 _SHOWN = 3
 
+_NEAR = 0.3
+"""Likeness from which on a name counts as near, as `difflib` measures it."""
+
 
 def unmatched(tables: TablesSection, seen: Mapping[TableName, Collection[str]]) -> Iterator[str]:
     """A sentence for each; none where no table was seen.
@@ -24,10 +27,11 @@ def unmatched(tables: TablesSection, seen: Mapping[TableName, Collection[str]]) 
     patterns |= {f'[tables."{text}"]': text for text in tables.layouts}
     for key, text in patterns.items() if seen else ():
         if not any(TablePattern(text).names(name) for name in seen):
-            names = sorted(map(str, seen))
-            near = difflib.get_close_matches(text, names, n=_SHOWN, cutoff=0.3) or names[:_SHOWN]
-            there = f"Seen are {', '.join(near)}: correct it, unless its tables are to come."
-            yield f"{key} fits no table seen so far. {there}"
+            # A pattern of all tables of a database means one by its name.
+            names = sorted({f"{name.database}.*" if text.endswith(".*") else str(name) for name in seen})
+            near = difflib.get_close_matches(text, names, n=_SHOWN, cutoff=_NEAR)
+            there = f"Nearest are {', '.join(near)}" if near else f"Seen are {', '.join(names[:_SHOWN])}"
+            yield f"{key} fits no table seen so far. {there}: correct it, unless its tables are to come."
     for name, columns in seen.items():
         layout = tables.layout_of(name)
         known = {fold(column): column for column in columns}

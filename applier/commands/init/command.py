@@ -17,12 +17,10 @@ from applier.config.reading.paths import with_whole_paths
 from applier.config.reading.references import REFERENCE
 from applier.config.section import nearest
 from applier.config.settings import CATALOGS, lacking, load
-from applier.errors import ApplierError, ConfigError
+from applier.errors import DUMPED, ApplierError, ConfigError
 from applier.runtime.figures import counted
 
 _SECRET = re.compile(r"password|secret|token|credential|jaas\.config$|ssl\.keystore\.key$", re.IGNORECASE)
-_EXPORT = "--filetype csv --consistency snapshot --params 'time_zone=+00:00' -F 256MiB"
-"""Options with which `load` needs no key of `[upstream.csv]`; see docs/initial-load.md."""
 _OPTIONS = {
     "source.kafka.kafka.bootstrap.servers": "--servers",
     "source.kafka.topic_pattern": "--topic-pattern",
@@ -187,7 +185,7 @@ def _next(path: str, older: Sequence[TableName]) -> Iterator[str]:
     yield "If the database had rows before the changefeed, export them and load them. Next:"
     databases = sorted({name.database for name in older})
     filters = " ".join(f"--filter {shlex.quote(_all_of(name))}" for name in databases)
-    yield f"  tiup dumpling -h HOST -P 4000 -u USER {_EXPORT} {filters} -o /exports"
+    yield f"  tiup dumpling -h HOST -P 4000 -u USER {DUMPED} {filters} -o /exports"
     yield f"  applier check -c {path}"
     yield f"  applier load -c {path} --from /exports"
     yield f"  applier run -c {path}"

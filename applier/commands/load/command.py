@@ -155,8 +155,17 @@ def load(
             return done._replace(what=f"{done.what} `applier run -c {config.path}` does the rest.")
         shown = counted(sum(not known.is_parked for known in states.values()), "table")
         lost = [wording.sentence(name, known) for name, known in states.items() if known.why is Why.CATCHING_UP]
-        what = f"Loaded {shown}: the changefeed begins at resolved ts {export.export.tso}. {_next(config)}"
-        return LoadOutcome(what, (*done.refused, *lost))
+        refused = (*done.refused, *lost)
+        then = _next(config) if not refused else _left(config, len(refused))
+        what = f"Loaded {shown}: the changefeed begins at resolved ts {export.export.tso}. {then}"
+        return LoadOutcome(what, refused)
+
+
+def _left(config: Config, tables: int) -> str:
+    """What to do where some tables are not loaded: a start would follow the others, and leave these parked."""
+    are = "is" if tables == 1 else "are"
+    what = f"{counted(tables, 'table')} {are} parked without rows. Do what follows for each, and give the command again"
+    return f"{what}; `applier run -c {config.path}` follows the others alone."
 
 
 def _next(config: Config) -> str:
@@ -226,24 +235,30 @@ def _brought(
     ask: Callable[[TableRequest], str],
     stopping: AbstractContextManager[threading.Event],
 ) -> LoadOutcome:
-    """Load tables aside, and ask the holder of the changefeed to let them come back."""
+    """Load tables aside, and ask the holder of the changefeed to let them come back.
+
+    Raises the error of a table that cannot be loaded, where none can, or where the configuration says to stop.
+    """
     ask(requested("load", exactly(export.names), ""))
     say("Loading. Readers see the tables once they are handed over; each line below is a commit of some files.")
     with stopping as stop:
         refused = _bulk(main, export, say, stop)
+    ways = main.config.ways_out
     for name, error in refused.items():
         # Nothing loads it any more, and `status` is to say why; another load may have brought it meanwhile.
-        ask(requested("load", exactly([name]), error.clause))
+        mend = ways.of_error(error.mend, name).rstrip(".")
+        first = f"; first, {mend[:1].lower()}{mend[1:]}" if mend else ""
+        ask(requested("load", exactly([name]), f"{error.clause}{first}"))
+    if refused and (len(refused) == len(export.names) or main.config.changefeed.on_table_error == "stop"):
+        raise next(iter(refused.values()))
     loaded = [name for name in export.names if name not in refused]
     outcome = ask(requested("loaded", exactly(loaded), ""))
-    return LoadOutcome(f"{outcome[:1].upper()}{outcome[1:]}", tuple(map(str, refused.values())))
+    said = [str(error.worded(error.what, ways.of_error(error.hint, name))) for name, error in refused.items()]
+    return LoadOutcome(f"{outcome[:1].upper()}{outcome[1:]}", said)
 
 
 def _bulk(main: Pipeline, export: Opened, say: Say, stop: threading.Event) -> Mapping[TableName, TerminalError]:
-    """Load tables aside; those that cannot be come back with the reason, unless they are all or one is to stop it."""
+    """Load tables aside; returns those that cannot be, with the reason."""
     # Tables aside are no part of the changefeed yet: what two loads write to one of them, its commits show.
     loader = partial(Loader, replace(main.targets, confirm=lambda: None), export.export, export.form)
-    refused = with_retry(lambda: loader(LoadProgress(export.size, say).add, stop).all(export.names))
-    if refused and (len(refused) == len(export.names) or main.config.changefeed.on_table_error == "stop"):
-        raise next(iter(refused.values()))
-    return refused
+    return with_retry(lambda: loader(LoadProgress(export.size, say).add, stop).all(export.names))

@@ -69,7 +69,7 @@ def described(pipeline: Pipeline, found: NextStep) -> StepPlan:
 
 def _layouts(pipeline: Pipeline) -> Iterator[LayoutDue]:
     for name, table, change, refusal in layouts.due(pipeline.state, pipeline.targets, pipeline.config.tables):
-        note = f"{refusal.what}. Hint: {refusal.hint}" if refusal else ""
+        note = f"{refusal.what}. Hint: {pipeline.config.ways_out.of_error(refusal.hint, name)}" if refusal else ""
         if change is not None:
             note = layouts.cost(table, change, pipeline.targets.catalog.name)
         yield LayoutDue(str(name), str(table), str(change or ""), note)

@@ -6,7 +6,7 @@ import getpass
 import os
 import time
 import uuid
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 import pyarrow as pa
@@ -16,7 +16,7 @@ from pyiceberg.exceptions import CommitFailedException, NoSuchNamespaceError, No
 from applier import wording
 from applier.changefeed.checkpoint import Checkpoint, RequestOutcome, caught_up
 from applier.changefeed.completeness import Completeness, Reason, Why, incomplete
-from applier.changefeed.filter import TableFilter
+from applier.changefeed.filter import TableFilter, named
 from applier.changefeed.table import TableName
 from applier.commands.before_spark import refuse, refuse_held
 from applier.commands.catalog_reader import catalog_properties, reported
@@ -42,6 +42,16 @@ ABSENT_SECONDS = 90.0
 """How long a request is waited for while no process holds the changefeed: a supervisor starts one within that time."""
 
 _LEFT_OUT = wording.clause(Reason(Why.LEFT_OUT))
+
+_ASKED: Mapping[Kind, str] = {
+    "park": "park {}",
+    "resume": "bring {} back",
+    "forget": "forget {}",
+    "load": "leave {} to this load",
+    "loaded": "take over what was loaded of {}",
+    "reload": "read its configuration file again",
+}
+"""What a holder is asked for; `{}` are the tables."""
 
 Say = Callable[[str], None]
 """Shows the user a line."""
@@ -185,7 +195,9 @@ def waited(config: Config, request: TableRequest, say: Say, *, comes_back: bool)
     if not with_retry(lambda: append(config.catalog, where, request_rows(request))):
         what = f"The control table requests of changefeed {config.changefeed.name} is not in the catalog any more."
         raise CheckpointConflict(what, "stop the applier that holds the changefeed, and give the command again.")
-    say(f"Asked {holder} to do so between two steps …")
+    # That a load has failed is noted, which is no work of which a user waits for the end.
+    if not (request.kind == "load" and request.why):
+        say(f"Asked {holder} to {_asked(request)}, between two of its steps …")
     try:
         return _awaited(config, request, say, comes_back=comes_back)
     except KeyboardInterrupt:
@@ -195,6 +207,11 @@ def waited(config: Config, request: TableRequest, say: Say, *, comes_back: bool)
     except TransientError:
         say(_kept(config))
         raise
+
+
+def _asked(request: TableRequest) -> str:
+    tables = [*map(str, named(request.tables))] or request.tables
+    return _ASKED[request.kind].format(wording.several(tables) if tables else "")
 
 
 def _awaited(config: Config, request: TableRequest, say: Say, *, comes_back: bool) -> str:

@@ -161,6 +161,6 @@ def at_its_place(refusal: Refusal, change: SchemaChange, config: str, *, may_pas
         skip = f"applier ddl skip {change.commit_ts} -c {config} --why TEXT"
         skip = f"Or pass this statement without its effect, while no applier runs: {skip}."
         hint = f"{hint.rstrip()} {skip}".strip()
-    placed = type(refusal)(f"{refusal.what} ({which})", hint)
+    placed = type(refusal)(f"{refusal.clause} ({which}).", hint)
     placed.ddl, placed.mend = change.commit_ts, refusal.mend
     return placed

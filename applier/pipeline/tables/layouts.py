@@ -57,9 +57,20 @@ def bring(state: State, targets: TargetTables, settings: TablesSection) -> None:
             refusal = _refusal(table, change)  # noqa: PLW2901 - one reason is reported below
             targets.close(name)
         if refusal is not None:
-            logger().warning("layout refused", table=str(name), because=refusal.what, hint=refusal.hint)
+            logger().warning(
+                "layout refused", table=str(name), because=refusal.what, hint=state.ways.of_error(refusal.hint, name)
+            )
         else:
             logger().info("layout changed", table=str(name), change=str(change))
+
+
+def misfits(state: State, targets: TargetTables, settings: TablesSection, former: TablesSection) -> list[str]:
+    """Why layouts that are other than their `former` ones do not fit existing tables, a sentence each."""
+    return [
+        f"{gap.refusal.what}. {state.ways.of_error(gap.refusal.hint, gap.name)}"
+        for gap in due(state, targets, settings)
+        if gap.refusal is not None and settings.layout_of(gap.name) != former.layout_of(gap.name)
+    ]
 
 
 def cost(table: Table, change: LayoutChange, catalog: str) -> str:

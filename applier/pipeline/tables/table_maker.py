@@ -76,7 +76,7 @@ class TableMaker:
         doubts = {FILTERED: "true"} if self.doubted is None or version.name in self.doubted else {}
         omit = self.rules.virtual_columns == "omit"
         upstream = [self._column(version, column) for column in columns_of_new(version, omit=omit)]
-        table, layout = ".".join(identifier), self.settings.layout_of(version.name) or TableLayout()
+        table, layout = str(version.name), self.settings.layout_of(version.name) or TableLayout()
         row_metadata.refuse_taken(table, layout.metadata, [column.name for column in upstream])
         columns = pa.schema([*upstream, *row_metadata.columns(layout.metadata)])
         layout = fitted(table, layout, columns)

@@ -19,11 +19,11 @@ def fitted(table: str, layout: TableLayout, columns: pa.Schema) -> TableLayout:
     Raises:
         TableMismatch: A column is missing, or has a type that the transform or the order does not take.
     """
-    partition, sort = layout.partition, layout.sort
+    partition, sort, at = layout.partition, layout.sort, layout.pattern
     return replace(
         layout,
-        partition=None if partition is None else tuple(_partition(table, each, columns) for each in partition),
-        sort=None if sort is None else tuple(_sort(table, each, columns) for each in sort),
+        partition=None if partition is None else tuple(_partition(table, each, columns, at) for each in partition),
+        sort=None if sort is None else tuple(_sort(table, each, columns, at) for each in sort),
     )
 
 
@@ -42,34 +42,36 @@ def partition_name(field: PartitionField, taken: Sequence[str]) -> str:
     return name
 
 
-def _partition(table: str, field: PartitionField, columns: pa.Schema) -> PartitionField:
-    found = _column(table, f"partitioned by {field}", "partition_by", field.column, columns)
+def _partition(table: str, field: PartitionField, columns: pa.Schema, pattern: str) -> PartitionField:
+    way_out = _way_out("partition_by", pattern, columns)
+    found = _column(f"{table} cannot be partitioned by {field}", field.column, columns, way_out)
     if not takes(field.transform, found.type):
         kind = _kind(field.transform)
         what = f"Table {table} cannot be partitioned by {field}: column {found.name} is {_shown(found.type)}, and"
-        raise TableMismatch(f"{what} {kind} takes {_TAKES[kind][1]}", _way_out("partition_by"))
+        raise TableMismatch(f"{what} {kind} takes {_TAKES[kind][1]}", way_out)
     return replace(field, column=found.name)
 
 
-def _sort(table: str, field: SortField, columns: pa.Schema) -> SortField:
-    found = _column(table, f"sorted by {field}", "sort_by", field.column, columns)
+def _sort(table: str, field: SortField, columns: pa.Schema, pattern: str) -> SortField:
+    way_out = _way_out("sort_by", pattern, columns)
+    found = _column(f"{table} cannot be sorted by {field}", field.column, columns, way_out)
     if pa.types.is_nested(found.type):
         what = f"Table {table} cannot be sorted by {field}: column {found.name} is {_shown(found.type)}"
-        raise TableMismatch(what, _way_out("sort_by"))
+        raise TableMismatch(what, way_out)
     return replace(field, column=found.name)
 
 
-def _column(table: str, wanted: str, key: str, name: str, columns: pa.Schema) -> pa.Field[pa.DataType]:
+def _column(refused: str, name: str, columns: pa.Schema, way_out: str) -> pa.Field[pa.DataType]:
     """The column of a name; TiDB compares them without regard to case."""
     exact = [column for column in columns if column.name == name]
     for column in exact or [column for column in columns if fold(column.name) == fold(name)]:
         return column
-    what = f"Table {table} cannot be {wanted}: it has no column {name}"
-    raise TableMismatch(what, f"{_way_out(key)} Columns are: {', '.join(columns.names)}.")
+    raise TableMismatch(f"Table {refused}: it has no column {name}", way_out)
 
 
-def _way_out(key: str) -> str:
-    return f"Correct {key} of the table's pattern under [tables] and start again."
+def _way_out(key: str, pattern: str, columns: pa.Schema) -> str:
+    correct = f'Correct {key} in [tables."{pattern}"], where columns are {", ".join(columns.names)}'
+    return f"{correct}; `applier reload -c FILE` lets a running `applier run` read it."
 
 
 def _shown(kind: pa.DataType) -> TypeJson:

@@ -23,7 +23,7 @@ from applier.commands.plan.report import StepPlan
 from applier.commands.plan.report import render as show_plan
 from applier.commands.status.render import render as show_status
 from applier.config import settings
-from applier.watch.report import DdlReport, StatusReport
+from applier.watch.report import StatusReport
 
 HOSTILE = "x[red]\x1b[2J\u202e"
 SHOWN = "x[red]\\x1b[2J\\u202e"
@@ -81,10 +81,10 @@ def walk(value: Any) -> Iterator[str]:
 
 def test_the_list_of_ddl_is_escaped(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     """Names, reasons and statements of `applier ddl list`."""
-    item = DdlReport(1, "", HOSTILE, HOSTILE, HOSTILE, HOSTILE, HOSTILE, "")
+    item = ddl.ListedDdl(1, "", HOSTILE, HOSTILE, HOSTILE, HOSTILE, HOSTILE, "", HOSTILE)
     monkeypatch.setattr(ddl, "listed", lambda _: [item])
     monkeypatch.setattr(settings, "load", lambda _: None)
 
     cli.ddl_list("applier.toml")  # type: ignore[arg-type]
 
-    assert capsys.readouterr().out == f"1  {'  '.join([SHOWN] * 4)}\n    {SHOWN}\n"
+    assert capsys.readouterr().out == f"1  {'  '.join([SHOWN] * 4)}\n    {SHOWN}\n    Way out: {SHOWN}\n"

@@ -15,7 +15,8 @@ import pyarrow as pa
 import pytest
 
 from applier import wording
-from applier.changefeed.checkpoint import Cut
+from applier.changefeed.checkpoint import Cut, RequestOutcome
+from applier.changefeed.table import TableName
 from applier.commands import reload
 from applier.commands import run as command
 from applier.commands.follower import Follower
@@ -25,11 +26,12 @@ from applier.config import settings
 from applier.config.settings import Config
 from applier.errors import ConfigError, TransientError
 from applier.pipeline.requests import Requests
-from applier.pipeline.state import State
 from applier.pipeline.step import Pipeline
+from applier.pipeline.tables import layouts
 from applier.sink.control.rows import TableRequest, open_requests, request_rows
 from applier.sink.control.tables import REQUESTS
 from applier.sink.control.whereabouts import ForeignLake
+from applier.sink.format.layout import fitted
 
 REQUEST = TableRequest("one", "reload", (), "", "me")
 TEXT = """
@@ -87,9 +89,11 @@ def changed(file: Path, *sections: str) -> None:
     file.write_text(text, encoding="utf-8")
 
 
-def read(config: Config) -> tuple[Config | None, Any]:
-    """What is made of the file; the state matters for an export alone."""
-    return read_again(config, cast("State", None))
+def read(
+    config: Config, state: object = SimpleNamespace(tables={}), targets: object = None
+) -> tuple[Config | None, RequestOutcome]:
+    """What is made of the file, and of its layouts by a changefeed without tables."""
+    return read_again(cast("Pipeline", SimpleNamespace(config=config, state=state, targets=targets)))
 
 
 def requests(config: Config, read_again: Any = read_again) -> Requests:
@@ -169,6 +173,36 @@ def test_what_a_start_refuses_is_refused_here_as_well(more: str, said: str, file
     assert outcome.is_refused
     assert found.reloaded is None
     assert re.search(said, " ".join(outcome.notes)), outcome.notes
+
+
+@pytest.mark.parametrize("key", ["partition_by", "sort_by"])
+def test_a_new_layout_that_does_not_fit_a_table_is_refused_as_a_whole(
+    key: str, file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It would take effect on no table; one that fits no longer since a RENAME COLUMN is no matter of the new file."""
+    layout = f'[tables."shop.orders"]\n{key} = ["att"]\n'
+    config, name = settings.load(file), TableName("shop", "orders")
+    file.write_text(f"{TEXT}{layout}", encoding="utf-8")
+    state = SimpleNamespace(tables={name: 1}, parked=(), unsettled=(), ways=config.ways_out)
+    table = SimpleNamespace(table="the table")
+    targets = SimpleNamespace(listed=SimpleNamespace(broken={}), writer=lambda _: table)
+    columns = pa.schema([("id", pa.int64()), ("at", pa.timestamp("us"))])
+    monkeypatch.setattr(layouts, "change_to", lambda _, layout: fitted("shop.orders", layout, columns))
+
+    with pytest.raises(ConfigError) as raised:
+        read(config, state, targets)
+
+    verb = "sorted" if key == "sort_by" else "partitioned"
+    assert raised.value.problems == [
+        (
+            f"Table shop.orders cannot be {verb} by att: it has no column att. "
+            f'Correct {key} in [tables."shop.orders"], where columns are id, at; '
+            f"`applier reload -c '{file}'` lets a running `applier run` read it."
+        )
+    ]
+    config = settings.load(file)
+    file.write_text(f"{TEXT}{layout}[run]\nfreshness_seconds = 5\n", encoding="utf-8")
+    assert read(config, state, targets)[1].done == "reloaded"
 
 
 def test_a_holder_that_ends_by_itself_takes_up_nothing(file: Path) -> None:

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from applier.changefeed.table import TableName
-from applier.config.settings import parse
+from applier.config.settings import TablesSection, parse
 from applier.config.table_layout import PartitionField, SortField, TableLayout
 from tests.unit.config.test_settings import minimal, problems
 
@@ -31,6 +31,7 @@ def test_texts_are_read_as_fields() -> None:
         ),
         (SortField("created"), SortField("id", descending=True), SortField("c d")),
         {"a": "b"},
+        pattern="shop.*",
     )
 
 
@@ -59,6 +60,18 @@ def test_the_most_specific_pattern_counts_alone(patterns: list[str], chosen: str
     ("tables", "problem"),
     [
         ({"inclde": ["a.b"]}, "tables.inclde: unknown key, did you mean include?"),
+        (
+            {"orders": {"partition_by": ["id"]}},
+            'tables.orders: unknown key; a pattern names the database, too: write [tables."DATABASE.orders"].',
+        ),
+        ({"propertis": {"a": "b"}}, "tables.propertis: unknown key, did you mean properties?"),
+        (
+            {"xyz": 3},
+            (
+                f"tables.xyz: unknown key; known keys are {', '.join(TablesSection.model_fields)}, and patterns of "
+                'tables, as in [tables."db.table"].'
+            ),
+        ),
         ({"shop.a": {"partiton_by": ["x"]}}, "tables.shop.a.partiton_by: unknown key, did you mean partition_by?"),
         ({"shop.a": 3}, "tables.shop.a: must be a table."),
         ({"!shop.a": {}}, "tables.!shop.a: the pattern '!shop.a' must not begin with !."),

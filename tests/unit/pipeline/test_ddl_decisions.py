@@ -25,7 +25,7 @@ from applier.pipeline.ddl_progress import DdlProgress
 from applier.pipeline.scan.statements import Ddl, read_all
 from applier.pipeline.scan.window_tables import spelling
 from applier.pipeline.schema_changes.apply import DdlApplier
-from applier.pipeline.schema_changes.decision import DdlRules, Verdict, past
+from applier.pipeline.schema_changes.decision import DdlRules, Verdict, at_its_place, past
 from applier.pipeline.schema_changes.decision import decided as record
 from applier.pipeline.schema_changes.whole_tables import TableDdl
 from applier.pipeline.state import State
@@ -261,3 +261,13 @@ def test_a_rename_into_a_name_that_is_another_tables_here_alone_takes_it(*, is_m
         TableDdl(targets, state).apply(change, ddl.actions[0])
 
     assert (targets.catalog.rename.called, ddl.is_loose) == (is_misnamed, True)
+
+
+@pytest.mark.parametrize("what", ["Column c of t was a note.", "Column c of t was a note"])
+def test_the_place_of_a_refusal_is_part_of_its_sentence(what: str) -> None:
+    """The full stop comes behind the bracket."""
+    change = SchemaChange(7, "ALTER TABLE t DROP c", "a")
+
+    placed = at_its_place(SchemaChangeRefused(what), change, "a.toml", may_pass=False)
+
+    assert placed.what == "Column c of t was a note (commit ts 7: ALTER TABLE t DROP c)."

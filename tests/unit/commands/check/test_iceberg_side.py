@@ -10,8 +10,9 @@ import pytest
 from applier.changefeed.table import Column, ColumnType, Index, Partition, Partitioning, TableName, TableVersion
 from applier.commands.check.command import check
 from applier.commands.check.report import TableAnswer, TableReport
+from applier.pipeline.tables.ddl_stamp import DROPPED_AT
 from tests.fake_registry import FakeRegistry
-from tests.unit.commands.check.world import World, column, entry, hold, judge, nullable, record, upgrade
+from tests.unit.commands.check.world import STAMP, World, column, entry, hold, judge, nullable, record, upgrade
 
 NAME = TableName("shop", "orders")
 ICEBERG = ("shop", "orders")
@@ -347,7 +348,34 @@ def test_policies_of_the_configuration_count(orders: World, policy: str, outcome
 
     report = check(orders.config, ddl="ALTER TABLE shop.orders DROP COLUMN qty")
 
-    assert (report.changes[0].tables[0].outcome, report.exit_code) == (outcome, code)
+    (answer,) = report.changes[0].tables
+    assert (answer.outcome, report.exit_code) == (outcome, code)
+    if policy == "stop":
+        what = 'The whole `run` ends before it, for all tables: [ddl] says "stop" for drop-column.'
+        assert answer.reasons == (what,)
+        (way_out,) = answer.ways_out
+        assert 'write "apply" or "ignore" for drop-column under [ddl]' in way_out
+        assert "`applier reload -c applier.toml`" in way_out
+        assert "`applier ddl list -c applier.toml`" in way_out
+
+
+@pytest.mark.parametrize("is_known", [False, True])
+@pytest.mark.parametrize(
+    "ddl",
+    ["ALTER TABLE shop.orders ADD COLUMN c INT", "TRUNCATE TABLE shop.orders", "RENAME TABLE shop.orders TO shop.b"],
+)
+def test_a_table_that_was_dropped_and_is_kept_is_named_as_such(world: World, ddl: str, is_known: bool) -> None:
+    """No such statement can run upstream; of a last table, versions stay in the control tables."""
+    world.create(ICEBERG, COLUMNS, rows=1, properties={**STAMP, DROPPED_AT: "449"})
+    if is_known:
+        world.remember(ORDERS)
+
+    answer = answer_to(world, ddl)
+
+    assert (answer.outcome, answer.steps) == ("cannot tell", ())
+    what = "Table shop.orders was dropped upstream (commit ts 449), and its Iceberg table is kept."
+    assert answer.reasons == (what,)
+    assert "RECOVER TABLE" in answer.ways_out[0]
 
 
 def test_a_table_that_is_left_out_is_ignored(orders: World) -> None:

@@ -5,12 +5,14 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 from rich.console import Console
 
 from applier.commands.check.command import check
 from applier.commands.check.render import render
-from applier.commands.check.report import Verdict, worst
+from applier.commands.check.report import SystemAnswer, Verdict, worst
+from applier.commands.check.systems import Systems
 from tests.fake_registry import FakeRegistry
 from tests.unit.commands.check.world import World, column, entry, hold, judge, record
 
@@ -74,3 +76,33 @@ def test_what_was_asked_is_answered_in_the_first_lines(world: World, capsys: pyt
     assert first.startswith("DDL ALTER TABLE `shop`.`absent` ADD COLUMN c INT: ")
     assert any("Iceberg table shop.absent" in line for line in more[:3])
     assert any(line.startswith("Changefeed shop, protocol ") for line in more[3:])
+
+
+def test_what_a_value_may_still_stop_is_said_in_the_first_line(
+    world: World, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The verdict alone would promise what only the rows can show."""
+    world.create(("shop", "orders"), {"id": pa.int64(), "amount": pa.decimal128(9, 2)}, rows=1)
+
+    report = check(world.config, ddl="ALTER TABLE shop.orders MODIFY COLUMN amount INT")
+    render(report, Console(width=200))
+
+    first, *_ = capsys.readouterr().out.splitlines()
+    assert first.endswith(": fits, unless a value of amount cannot be converted: that parks the table")
+    assert (report.verdict, report.changes[0].tables[0].converted) == ("fits", ("amount",))
+
+
+def test_systems_that_fit_are_left_out_of_an_answer_to_a_ddl(world: World, capsys: pytest.CaptureFixture[str]) -> None:
+    """The answer has three lines; without a DDL all are shown, and no path is cut into pieces."""
+    folder = f"/usr/lib/{'long-' * 12}name"
+    java = SystemAnswer("Java", "fits", f"Java 17 in {folder}.")
+    systems = Systems((java, SystemAnswer("Kafka", "cannot tell", "No.", "ask.")))
+
+    render(check(world.config, ddl="DROP TABLE shop.orders", systems=systems), Console(width=100))
+    asked = capsys.readouterr().out
+    render(check(world.config, systems=systems), Console(width=100))
+    alone = capsys.readouterr().out
+
+    assert ("Java" in asked, "Kafka: cannot tell. No." in asked, "Way out: Ask." in asked) == (False, True, True)
+    assert "Java: fits." in alone
+    assert folder in alone

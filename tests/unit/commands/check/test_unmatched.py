@@ -34,8 +34,17 @@ ROW = (
             {"include": ["shpo.*"]},
             [
                 (
-                    'tables.include "shpo.*" fits no table seen so far. Seen are shop.items, shop.orders: correct it, '
-                    "unless its tables are to come."
+                    'tables.include "shpo.*" fits no table seen so far. Nearest are shop.*: correct it, unless its '
+                    "tables are to come."
+                )
+            ],
+        ),
+        (
+            {"include": ["qqq.*"]},
+            [
+                (
+                    'tables.include "qqq.*" fits no table seen so far. Nearest are shop.*: correct it, unless its '
+                    "tables are to come."
                 )
             ],
         ),
@@ -43,8 +52,8 @@ ROW = (
             {"shop.ordres": {"sort_by": ["id"]}},
             [
                 (
-                    '[tables."shop.ordres"] fits no table seen so far. Seen are shop.orders, shop.items: correct it, '
-                    "unless its tables are to come."
+                    '[tables."shop.ordres"] fits no table seen so far. Nearest are shop.orders, shop.items: correct '
+                    "it, unless its tables are to come."
                 )
             ],
         ),
@@ -77,8 +86,8 @@ def test_messages_show_tables_and_columns(world: World, monkeypatch: pytest.Monk
 
     assert [text for text in report.warnings if "creatd" in text or "shpo" in text] == [
         (
-            'tables.include "shpo.*" fits no table seen so far. Seen are shop.orders: correct it, unless its tables '
-            "are to come."
+            'tables.include "shpo.*" fits no table seen so far. Nearest are shop.*: correct it, unless its tables are '
+            "to come."
         ),
         "The layout of shop.orders names column creatd, which the table lacks: did you mean created?",
     ]

@@ -85,7 +85,7 @@ def test_rows_without_a_create_table_lead_to_load(tmp_path: Path, monkeypatch: p
         "The messages looked at hold rows of my-db.notes, shop.orders, but not their CREATE TABLE.",
         "If the database had rows before the changefeed, export them and load them. Next:",
         (
-            "  tiup dumpling -h HOST -P 4000 -u USER --filetype csv --consistency snapshot "
+            "  tiup dumpling -h HOST -P 4000 -u USER --filetype csv "
             "--params 'time_zone=+00:00' -F 256MiB --filter '`my-db`.*' --filter 'shop.*' -o /exports"
         ),
         f"  applier check -c {path}",

@@ -41,7 +41,10 @@ LOST = Completeness(Reason(Why.CATCHING_UP, "its metadata is gone"))
         (
             LOST,
             False,
-            "Loaded 1 table: the changefeed begins at resolved ts 7. Next, start `applier run -c a.toml`.",
+            (
+                "Loaded 1 table: the changefeed begins at resolved ts 7. 1 table is parked without rows. Do what "
+                "follows for each, and give the command again; `applier run -c a.toml` follows the others alone."
+            ),
             ["its metadata is gone"],
         ),
         (LIVE, True, "Catching up: bank.items. `applier run -c a.toml` does the rest.", ()),

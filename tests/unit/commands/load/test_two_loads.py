@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from contextlib import nullcontext
 from types import SimpleNamespace
 from typing import Any, cast
@@ -17,7 +18,7 @@ from applier.changefeed.table import Column, ColumnType, TableName, TableVersion
 from applier.commands.load import command
 from applier.commands.tables.command import ended
 from applier.decode.dump.csv_form import CsvForm
-from applier.errors import CheckpointConflict, ValueRefused
+from applier.errors import CheckpointConflict, TableMismatch, ValueRefused
 from applier.pipeline.load import loading
 from applier.pipeline.load.loading import Loader
 from applier.pipeline.load.spark import Staged
@@ -26,6 +27,7 @@ from applier.pipeline.step import Pipeline
 from applier.pipeline.tables.loads import LOADED, LoadRecord
 from applier.runtime.outages import OUTAGES
 from applier.sink.control.rows import TableRequest
+from applier.ways_out import WaysOut
 
 ITEMS, NOTES = TableName("bank", "items"), TableName("bank", "notes")
 VERSION = TableVersion(ITEMS, 7, (Column("id", ColumnType("bigint"), nullable=False),), handle_key=("id",))
@@ -36,7 +38,10 @@ BROUGHT = Completeness(Reason(Why.CATCHING_UP), position=FeedPosition(ITEMS, 7, 
     ("before", "after"),
     [
         (BROUGHT, BROUGHT),
-        (Completeness(Reason(Why.LOADING), since=7), Completeness(Reason(Why.LOADING, "a value is bad"), since=7)),
+        (
+            Completeness(Reason(Why.LOADING), since=7),
+            Completeness(Reason(Why.LOADING, "a value is bad; first, mend it"), since=7),
+        ),
         (Completeness(Reason(Why.WHOLE)), Completeness(Reason(Why.WHOLE))),
     ],
 )
@@ -62,11 +67,38 @@ def test_a_load_that_cannot_go_on_leaves_what_another_one_has_handed_over(
     monkeypatch.setattr(command, "stop_signals", mock.MagicMock())
     export = SimpleNamespace(names=[ITEMS, NOTES])
 
-    outcome = command._beside(cast("Any", mock.MagicMock()), cast("Any", export), print, again=False)
+    pipeline = mock.MagicMock()
+    pipeline.config.ways_out = WaysOut()
+    outcome = command._beside(pipeline, cast("Any", export), print, again=False)
 
     assert known[ITEMS] == after
     assert [item.kind for item in asked] == ["load", "load", "loaded"]
-    assert len(outcome.refused) == 1
+    assert outcome.refused == ["a value is bad. Hint: mend it"]
+
+
+def test_why_no_table_could_be_loaded_is_kept_as_well(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The command ends by the error, and `status` must not show a load that goes on."""
+    asked: list[TableRequest] = []
+    monkeypatch.setattr(command, "_bulk", lambda *_: {ITEMS: TableMismatch("no column att", "Correct partition_by.")})
+    main: Any = SimpleNamespace(config=SimpleNamespace(ways_out=WaysOut()))
+
+    def ask(request: TableRequest) -> str:
+        asked.append(request)
+        return ""
+
+    with pytest.raises(TableMismatch, match=r"no column att\. Hint: Correct partition_by"):
+        command._brought(
+            main,
+            cast("Any", SimpleNamespace(names=[ITEMS])),
+            print,
+            ask,
+            nullcontext(threading.Event()),
+        )
+
+    assert [(item.kind, item.why) for item in asked] == [
+        ("load", ""),
+        ("load", "no column att; first, correct partition_by"),
+    ]
 
 
 def test_a_load_that_is_done_is_not_undone_by_the_next_one() -> None:

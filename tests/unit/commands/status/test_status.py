@@ -690,12 +690,30 @@ def test_a_ddl_that_stops_the_feed_comes_first_with_the_command_that_passes_it(l
         f"`applier run -c {config}`."
     )
     assert told(found.stale) == (held, f"The tables are 17 min behind (resolved ts {TS}), more than 5 min.")
+    assert found.summary == "a DDL of shop.orders holds the changefeed up; the only table is true"
     assert [item.decision for item in found.schema_changes] == ["pending"]
-    assert [item.decision for item in listed(lake.world.config)] == ["pending"]
+    (item,) = listed(lake.world.config)
+    assert item.decision == "pending"
+    assert item.way_out.startswith(f"Run `applier ddl skip {TS + 1} -c {config} --why TEXT` to pass it")
 
     lake.checkpoint(lake.head, step=13, resolved_ts=TS + 2, lease=RELEASED)
     assert [item.decision for item in lake.status().schema_changes] == ["solved"]
     assert told(lake.status().stale) == ()
+
+
+def test_a_ddl_that_parks_a_table_is_listed_with_the_ways_out_of_the_table(lake: Lake) -> None:
+    """Those that `status` prints."""
+    parked = Completeness(Reason(Why.DDL, "why", TS + 1), since=TS, position=FeedPosition(ORDERS, TS, version=1))
+    last = lake.checkpoint(lake.orders(1), tables={ORDERS: Tracked(1, "shop", completeness=parked)})
+    ddl = SchemaDecision(TS + 1, ORDERS, "ALTER TABLE orders …", "modify-column", "refused", "why")
+    lake.write("schema_changes", decision_rows([ddl], 3))
+
+    (item,) = listed(lake.world.config)
+
+    way_out = lake.world.config.ways_out.of([ORDERS], parked)
+    assert (last.step, item.decision) == (12, "pending")
+    assert item.way_out == f"{way_out[:1].upper()}{way_out[1:]}"
+    assert f"ddl skip {TS + 1}" in item.way_out
 
 
 @pytest.mark.parametrize("released", [True, False])
@@ -705,6 +723,7 @@ def test_what_ended_the_last_run_is_said_until_a_step_is_done(lake: Lake, *, rel
     lake.checkpoint(lake.orders(1), lease=replace(HELD, released=released), stopped=stop)
 
     (said,) = told(lake.status().stale)
+    assert lake.status().summary == "an error ended the last run; the only table is true"
     assert said == (
         f"The last run of changefeed shop ended at {iso(AT + 500)}: The registry was rebuilt. "
         f"Hint: begin anew: `applier forget -c {lake.world.config.path}`."

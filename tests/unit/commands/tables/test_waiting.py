@@ -146,3 +146,24 @@ def test_a_table_that_is_loaded_need_not_be_known_yet() -> None:
     request: Iterator[TableRequest] = iter([TableRequest("one", "load", ("shop.new",), "", "me")])
 
     assert command._say_progress(last(LIVE), next(request), pytest.fail, "") == "0 tables to bring back."
+
+
+@pytest.mark.parametrize(
+    ("request_", "said"),
+    [
+        (REQUEST, "bring shop.* back"),
+        (TableRequest("one", "park", ("shop.a", "shop.b"), "a look", "me"), "park shop.a and shop.b"),
+        (TableRequest("one", "load", ("`shop`.`orders`",), "", "me"), "leave shop.orders to this load"),
+        (TableRequest("one", "load", ("`shop`.`orders`",), "a value is bad", "me"), None),
+        (TableRequest("one", "loaded", ("`shop`.`orders`",), "", "me"), "take over what was loaded of shop.orders"),
+        (TableRequest("one", "reload", (), "", "me"), "read its configuration file again"),
+    ],
+)
+def test_what_was_asked_is_named(request_: TableRequest, said: str | None, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A load asks for more than one thing; that it has failed it notes without a word."""
+    waiting = Waiting(monkeypatch, last(PARKED), last(PARKED, handled=RESUMES))
+
+    command.waited(CONFIG, request_, waiting.said.append, comes_back=False)
+
+    line = [] if said is None else [f"Asked process 4 on elsewhere to {said}, between two of its steps …"]
+    assert waiting.said == line

@@ -106,8 +106,19 @@ def test_a_file_with_many_errors_names_all_of_them(monkeypatch: pytest.MonkeyPat
         ),
         pytest.param(
             WELL.replace('warehouse = "lake"\n', ""),
-            "applier.toml:6: catalog.warehouse: missing.",
+            (
+                "applier.toml:6: catalog.warehouse: missing: the place of the tables, such as "
+                'warehouse = "s3://bucket/lake" or "/data/lake".'
+            ),
             id="no warehouse",
+        ),
+        pytest.param(
+            WELL.replace('uri = "jdbc:sqlite:lake.db"\n', ""),
+            (
+                "applier.toml:6: catalog.uri: missing: the address of the catalog, such as "
+                'uri = "jdbc:sqlite:/data/catalog.db" or "http://catalog:8181".'
+            ),
+            id="no address",
         ),
         pytest.param(
             WELL.replace("warehouse =", "warehous ="),
@@ -216,7 +227,10 @@ def test_glue_takes_the_files_of_s3_unless_others_are_named(tmp_path: Path) -> N
     file.write_text(_GLUE + 'io-impl = "org.example.Files"\n', encoding="utf-8")
     assert load(file).catalog.properties["io-impl"] == "org.example.Files"
     assert problems(tmp_path, _GLUE.replace('warehouse = "s3://bucket/lake"\n', "")) == [
-        "applier.toml:6: catalog.warehouse: missing."
+        (
+            "applier.toml:6: catalog.warehouse: missing: the place of the tables, such as "
+            'warehouse = "s3://bucket/lake" or "/data/lake".'
+        )
     ]
 
 

@@ -69,9 +69,14 @@ def test_columns_are_found_without_regard_to_case() -> None:
 def test_what_does_not_fit_is_refused_by_name(by: str, order: str, what: str) -> None:
     """With the key of the configuration to correct."""
     with pytest.raises(TableMismatch) as raised:
-        fitted("t", TableLayout(partition_fields([by]), sort_fields([order])), COLUMNS)
+        fitted("t", TableLayout(partition_fields([by]), sort_fields([order]), pattern="shop.*"), COLUMNS)
     assert what in raised.value.what
-    assert "of the table's pattern under [tables]" in raised.value.hint
+    key = "sort_by" if "sorted" in what else "partition_by"
+    assert raised.value.hint == (
+        f'Correct {key} in [tables."shop.*"], where columns are {", ".join(COLUMNS.names)}; '
+        "`applier reload -c FILE` lets a running `applier run` read it."
+    )
+    assert f"{raised.value.what}. Hint: Correct" in str(raised.value)
 
 
 def test_partition_fields_have_names_of_their_own() -> None:

@@ -88,7 +88,7 @@ def test_a_java_class_that_places_files_is_refused() -> None:
         place(ROOT, {"write.location-provider.impl": "com.example.Places"}, [], "u.parquet")
 
     assert str(caught.value) == (
-        "Files of table shop.t are placed by the Java class com.example.Places, which applier does not run "
+        "Files of table shop.t are placed by the Java class com.example.Places, which applier does not run. "
         "Hint: Remove the table property write.location-provider.impl."
     )
 
@@ -102,7 +102,7 @@ def test_a_property_that_iceberg_refuses_is_refused(key: str, properties: dict[s
         place(ROOT, properties | {key: "s3://f"}, [], "u.parquet")
 
     assert str(caught.value) == (
-        f"Table shop.t says by {key} where its files belong, which Iceberg does not read any more "
+        f"Table shop.t says by {key} where its files belong, which Iceberg does not read any more. "
         f"Hint: Set the table property write.data.path instead, and remove {key}."
     )
     assert place(ROOT, properties | ELSEWHERE | {key: "s3://f"}, [], "u").startswith("s3://other/x/")
