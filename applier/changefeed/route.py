@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -30,6 +31,14 @@ class Route:
             values["both"] = _both(name)
         template = most_specific(self.patterns, name) or self.template
         return tuple(level.format_map(values) for level in template.split("."))
+
+
+def misrouted(template: str) -> str:
+    """What is wrong with a template that a user gives; "" if nothing is."""
+    unknown = sorted(set(re.findall(r"\{(.*?)\}", template)) - {"database", "table"})
+    if "{table}" not in template or "." not in template:
+        return "needs a namespace and {table}, such as {database}.{table}"
+    return f"knows {{database}} and {{table}}, not {', '.join(unknown)}" if unknown else ""
 
 
 def _both(name: TableName) -> str:

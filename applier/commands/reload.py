@@ -63,6 +63,9 @@ def read_again(main: Pipeline) -> tuple[Config | None, RequestOutcome]:
     # A start refuses the same, and would end the process.
     refuse_unreadable(found.tables.readers, found.tables.format_version)
     supplied(found, main.state)
+    if moved := [name for name in main.state.tables if config.route.identifier(name) != found.route.identifier(name)]:
+        names = several(list(map(str, moved)))
+        raise ConfigError([f"The route of {names} differs, and a table that exists stays where it is: change it back."])
     if wrong := layouts.misfits(main.state, main.targets, found.tables, config.tables):
         raise ConfigError(wrong)
     if not differs:

@@ -14,7 +14,7 @@ from typing import Annotated, Any, Literal, get_args
 from pydantic import ConfigDict, Field, PrivateAttr, model_validator
 
 from applier.changefeed.filter import TableFilter, TablePattern, most_specific
-from applier.changefeed.route import Route
+from applier.changefeed.route import Route, misrouted
 from applier.changefeed.table import TableName
 from applier.changefeed.types import TypeRules
 from applier.config.changefeed import ChangefeedSection
@@ -197,7 +197,7 @@ class TablesSection(Section):
         for key, layout in self.layouts.items():
             if layout.row_ids == "keep" and self.format_version < 3:
                 problems[f"{key}.row_ids"] = "is for format 3, and tables.format_version or tables.readers ask for 2"
-        problems |= {key: problem for key, route in self.routes.items() if (problem := _misrouted(route))}
+        problems |= {key: problem for key, route in self.routes.items() if (problem := misrouted(route))}
         refuse(problems)
         return self
 
@@ -216,14 +216,6 @@ class TablesSection(Section):
     def routes(self) -> dict[str, str]:
         """The templates of routes, by their keys."""
         return {"route": self.route} | {f"{key}.route": each.route for key, each in self.layouts.items() if each.route}
-
-
-def _misrouted(route: str) -> str:
-    """What is wrong with a route; "" if nothing is."""
-    unknown = sorted(set(re.findall(r"\{(.*?)\}", route)) - {"database", "table"})
-    if "{table}" not in route or "." not in route:
-        return "needs a namespace and {table}, such as {database}.{table}"
-    return f"knows {{database}} and {{table}}, not {', '.join(unknown)}" if unknown else ""
 
 
 class SinkSection(Section):

@@ -205,6 +205,19 @@ def test_a_new_layout_that_does_not_fit_a_table_is_refused_as_a_whole(
     assert read(config, state, targets)[1].done == "reloaded"
 
 
+def test_a_changed_route_of_a_table_that_exists_is_refused_as_a_whole(file: Path) -> None:
+    """`run` would end by it, as a start does; tables to come may have another one."""
+    config = settings.load(file)
+    route = '\n[tables."shop.orders"]\nroute = "sales.{table}"\n'
+    file.write_text(f"{TEXT}{route}", encoding="utf-8")
+    state = SimpleNamespace(tables={TableName("shop", "orders"): None, TableName("shop", "items"): None})
+
+    with pytest.raises(ConfigError, match=r"^The route of shop.orders differs, and a table that exists stays where"):
+        read(config, state)
+    state.tables.clear()
+    assert read(config, state)[0] is not None
+
+
 def test_a_holder_that_ends_by_itself_takes_up_nothing(file: Path) -> None:
     """A `park` or a `load` that holds the changefeed for itself does not follow it."""
     config = settings.load(file)
