@@ -160,8 +160,8 @@ def test_columns_that_upstream_drops_and_adds_again_are_no_damage(
 def test_columns_that_a_user_gives_a_table_for_a_skipped_ddl_are_its_own_once_it_is_adopted(make: Make) -> None:
     """The way out of `status` is walked; afterwards a change of them counts, and one of a column of others does not."""
     world = begun(make, "b")
-    world.ddl("CREATE TABLE a (id BIGINT PRIMARY KEY, v VARCHAR(20))")
-    world.send_row("a", {"id": "1", "v": "2023-01-02"}, {"v": "varchar(20)"})
+    world.ddl("CREATE TABLE a (id BIGINT PRIMARY KEY, v VARCHAR(30))")
+    world.send_row("a", {"id": "1", "v": "2023-01-02 10:00:00+08:00"}, {"v": "varchar(30)"})
     ts = world.ddl("ALTER TABLE a MODIFY COLUMN v DATE")
     world.resolve()
     world.start()
