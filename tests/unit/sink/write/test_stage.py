@@ -78,7 +78,7 @@ def test_rows_of_an_earlier_attempt_stay_good(tmp_path: Path) -> None:
 def test_what_rows_of_an_earlier_attempt_took_over_does_not(tmp_path: Path, properties: dict[str, str]) -> None:
     """The row that they replaced there has another key at the new head, and keeps its id and its values."""
     layout, index = begun(tmp_path, 1)
-    columns = {"v": [5]} if properties else {}
+    columns: dict[str, list[int | None]] = {"v": [5]} if properties else {}
     batch = ChangeBatch(rows(id=[3], **columns), pa.array([False]), rows(id=[]))
 
     staged = Stage(replace(layout, properties=properties), index, STORAGE, exact=True, needs_rows=False).run(batch)
