@@ -28,6 +28,15 @@ def change_columns(catalog: Catalog, identifier: Identifier) -> None:
             update.addColumn(name, table.java.iceberg.types.Types.StringType.get()).commit()
 
 
+def take_a_name(catalog: Catalog, identifier: Identifier) -> None:
+    """ALTER TABLE: drop a column that applier added, and give its name to one of another type."""
+    table = _loaded(catalog, identifier)
+    with translated("Another writer cannot take a name"):
+        for name in sorted(table.schema.added & table.schema.names)[:1]:
+            update = table.handle.updateSchema().deleteColumn(name)
+            update.addColumn(name, table.java.iceberg.types.Types.IntegerType.get()).commit()
+
+
 def change_partitions(catalog: Catalog, identifier: Identifier) -> None:
     """ALTER TABLE: add a partition field, or drop those that are there."""
     table = _loaded(catalog, identifier)
@@ -74,6 +83,7 @@ def expire(catalog: Catalog, identifier: Identifier) -> None:
 
 OTHER_WRITERS: Mapping[str, Callable[[Catalog, Identifier], None]] = {
     "changes columns": change_columns,
+    "takes a name": take_a_name,
     "changes partitions": change_partitions,
     "compacts": compact,
     "rolls back": roll_back,

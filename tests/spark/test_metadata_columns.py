@@ -10,7 +10,7 @@ import pytest
 from applier.commands.plan.command import plan
 from applier.sink.format.types import ADDED_COLUMNS
 from applier.sink.iceberg.catalog import Catalog
-from tests.spark.feeds import read
+from tests.spark.feeds import read, sql_name
 from tests.spark.world import Make, World
 
 pytestmark = pytest.mark.spark
@@ -162,3 +162,76 @@ def test_a_name_that_upstream_has_is_refused_by_name(make: Make, lake: Catalog, 
         table = lake.load((f"{world.name}__shop", "a"))
         assert table is not None
         assert table.properties[ADDED_COLUMNS] == "_op"
+
+
+def test_a_column_that_others_made_under_its_name_is_theirs(make: Make) -> None:
+    """A user dropped one, another writer took its name for another type, and upstream wants that of a third."""
+    world = make()
+    ask(world, "_op", "_commit_ts", "_source_table")
+    world.create("a")
+    world.put("a", 1)
+    world.resolve()
+    world.start()
+    name = sql_name((f"{world.name}__shop", "a"))
+    world.spark.sql(f"ALTER TABLE {name} DROP COLUMNS _op, _commit_ts")
+    world.spark.sql(f"ALTER TABLE {name} ADD COLUMN _op INT")
+    world.spark.sql(f"UPDATE {name} SET _op = 7")
+    world.settings["tables"].clear()
+    world.put("a", 1, op="UPDATE")
+    world.put("a", 2)
+    world.resolve()
+    world.start()
+    assert shown(world, "a", "_op", "_source_table") == {1: (7, "shop.a"), 2: (None, "shop.a")}
+    assert world.table("a").state == "in step"
+
+    world.ddl("ALTER TABLE a ADD COLUMN _commit_ts BIGINT")
+    world.resolve()
+    world.start()
+    line = world.table("a")
+    assert line.state == "parked"
+    assert "Column _commit_ts has the name of a column that applier added." in str(line.because)
+    assert f"remove its name from the property `{ADDED_COLUMNS}`" in str(line.way_out)
+    world.spark.sql(f"ALTER TABLE {name} SET TBLPROPERTIES ('{ADDED_COLUMNS}' = '_source_table')")
+    world.obey(f"applier resume -c {world.path} --tables shop.a")
+    world.start()
+    assert world.table("a").state == "in step"
+    assert shown(world, "a", "_commit_ts", "_op", "_source_table") == {
+        1: (None, 7, "shop.a"),
+        2: (None, None, "shop.a"),
+    }
+
+
+def test_a_column_that_files_are_partitioned_by_is_missed_by_name(make: Make) -> None:
+    """Iceberg lists no file of such a table; the others go on, and after a rewrite of its files it can be dropped."""
+    world = make()
+    world.settings["tables"] = {"shop.*": {"metadata": ["_op", "_commit_ts"], "partition_by": ["_op"]}}
+    for name in ("a", "b"):
+        world.create(name)
+        world.put(name, 1)
+    world.resolve()
+    world.start()
+    world.settings["tables"] = {"shop.*": {"partition_by": []}}
+    world.start()
+    call = (
+        f"CALL lake.system.rewrite_data_files(table => '{world.name}__shop.b', options => map('rewrite-all', 'true'))"
+    )
+    world.spark.sql(call)
+    for name in ("a", "b"):
+        table = sql_name((f"{world.name}__shop", name))
+        world.spark.sql(f"ALTER TABLE {table} DROP COLUMN _op")
+        world.spark.sql(f"ALTER TABLE {table} UNSET TBLPROPERTIES ('{ADDED_COLUMNS}')")
+        world.spark.sql(f"ALTER TABLE {table} SET TBLPROPERTIES ('{ADDED_COLUMNS}' = '_commit_ts')")
+        last = world.put(name, 2)
+    world.resolve()
+    world.start()
+    assert world.table("b").state == "in step"
+    assert shown(world, "b", "_commit_ts")[2] == (last,)
+    line = world.table("a")
+    assert line.state == "parked"
+    assert "Others have dropped a column that files of table" in str(line.because)
+    assert "Drop the table in your engine, and let `applier resume" in str(line.way_out)
+    world.spark.sql(f"DROP TABLE {sql_name((f'{world.name}__shop', 'a'))}")
+    world.obey(f"applier resume -c {world.path} --tables shop.a")
+    world.start()
+    assert world.table("a").state == "in step"
+    assert world.keys("a") == {1, 2}

@@ -98,3 +98,26 @@ def test_a_table_of_format_2_has_no_ids(make: Make) -> None:
     world.settings["tables"]["format_version"] = 2
     with pytest.raises(ConfigError, match="row_ids: is for format 3, and tables.format_version or tables.readers"):
         _ = world.config
+
+
+def test_an_upgraded_table_keeps_the_ids_that_its_first_commit_gives(make: Make) -> None:
+    """The steps of one process, the first of which adds no file: the ids of files of before are new to it, too."""
+    world = make()
+    world.create("a")
+    world.put("a", *range(1, 4))
+    world.resolve()
+    world.run(format_version=2)
+    table = sql_name((f"{world.name}__shop", "a"))
+    world.spark.sql(f"ALTER TABLE {table} SET TBLPROPERTIES ('format-version' = '3')")
+    world.settings["tables"] = {"format_version": 3}
+    world.settings["source"] = {"messages_per_step": 2}
+    keep(world)
+    world.put("a", 3, op="DELETE")
+    world.resolve()
+    world.put("a", 2, op="UPDATE")
+    world.resolve()
+    world.start()
+    (made, deleted) = world.spark.table(f"{table}.snapshots").orderBy("committed_at").take(2)
+    given = world.spark.sql(f"SELECT id, _row_id FROM {table} VERSION AS OF {deleted['snapshot_id']}").collect()
+    assert made["operation"] == "append"
+    assert {key: number for key, (number, _) in ids(world).items()} == dict(given)

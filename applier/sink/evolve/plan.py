@@ -24,12 +24,8 @@ from applier.sink.evolve.defaults import filled
 from applier.sink.evolve.row_columns import VIRTUAL, absent_from
 from applier.sink.evolve.steps import Refusal
 from applier.sink.evolve.upstream_rows import UpstreamRows
+from applier.sink.format.row_metadata import TAKEN
 from applier.sink.format.types import TableSchema, is_promotion
-
-_TAKEN = (
-    "Rename the column upstream. Or take its name off `metadata` in the table's pattern under [tables], and build the "
-    "table anew with `applier resume -c FILE --tables TABLE`."
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,7 +100,7 @@ def plan(
     """
     before, after = _stored(before, after, actions, rules, None if schema is None else schema.names)
     if schema is not None and (taken := schema.taken(column.name for column in after.columns)):
-        return Evolution(refused=Refusal(f"Column {taken[0]} has the name of a column that applier added.", _TAKEN))
+        return Evolution(refused=Refusal(f"Column {taken[0]} has the name of a column that applier added.", TAKEN))
     try:
         return _plan(before, after, actions, rules)
     except ValueError as error:  # A type that TiDB does not have: the columns of a view, for instance.

@@ -17,20 +17,25 @@ from applier.changefeed.table import fold
 from applier.changefeed.ts import LOGICAL_BITS
 from applier.config.table_layout import RowMetadata
 from applier.errors import TableMismatch
-from applier.sink.format.types import ADDED_COLUMNS, DOC, Chunks, TableSchema, repeated
+from applier.sink.format.types import ADDED_COLUMNS, DOC, METADATA_TYPES, Chunks, TableSchema, repeated
 
 pc: Any = pyarrow.compute
 
 _OPS: Mapping[Op, str] = {Op.INSERT: "insert", Op.UPDATE: "update", Op.UPSERT: "upsert"}
 _LOADED = "load"
 
-_TYPES: Mapping[RowMetadata, tuple[pa.DataType, str]] = {
-    "_commit_ts": (pa.int64(), "Commit ts of the last change of the row, by applier"),
-    "_commit_time": (pa.timestamp("us", tz="UTC"), "Time of the last change of the row, by applier"),
-    "_op": (pa.string(), "Kind of the last change of the row: insert, update, upsert or load, by applier"),
-    "_source_table": (pa.string(), "Upstream table of the row at its last change, by applier"),
+_COMMENTS: Mapping[RowMetadata, str] = {
+    "_commit_ts": "Commit ts of the last change of the row, by applier",
+    "_commit_time": "Time of the last change of the row, by applier",
+    "_op": "Kind of the last change of the row: insert, update, upsert or load, by applier",
+    "_source_table": "Upstream table of the row at its last change, by applier",
 }
-"""Type and comment of each."""
+
+TAKEN = (
+    "Take its name off `metadata` in the table's pattern under [tables], drop that column in your engine if it is "
+    f"there, and remove its name from the property `{ADDED_COLUMNS}` of the table."
+)
+"""What to do about an upstream column that has the name of one that applier added."""
 
 
 def entries(names: Iterable[str]) -> dict[str, str]:
@@ -41,7 +46,7 @@ def entries(names: Iterable[str]) -> dict[str, str]:
 
 def columns(names: Iterable[RowMetadata]) -> list[pa.Field[Any]]:
     """The columns, optional, with their comments, in the order of the names."""
-    return [pa.field(name, _TYPES[name][0], metadata={DOC: _TYPES[name][1].encode()}) for name in names]
+    return [pa.field(name, METADATA_TYPES[name], metadata={DOC: _COMMENTS[name].encode()}) for name in names]
 
 
 def refuse_taken(table: str, names: Iterable[RowMetadata], others: Iterable[str]) -> None:

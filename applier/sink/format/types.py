@@ -35,6 +35,14 @@ ADDED_COLUMNS = "applier-added-columns"
 """Table property: names of the columns that applier added to those of upstream, with a space between two. It outlives
 the changefeed, whose own properties begin with `applier.`."""
 
+METADATA_TYPES: Mapping[str, pa.DataType] = {
+    "_commit_ts": pa.int64(),
+    "_commit_time": pa.timestamp("us", tz="UTC"),
+    "_op": pa.string(),
+    "_source_table": pa.string(),
+}
+"""Types of those columns. One of another type is not theirs: a user dropped ours, and another writer took its name."""
+
 DOC = b"doc"
 """Where a field's comment travels in Arrow metadata."""
 
@@ -90,7 +98,8 @@ class TableSchema:
         fields: Columns in order.
         identifier: Names of the identifier fields, in column order.
         arrow: The same columns as Arrow, field ids in the metadata.
-        added: Names of the columns that applier adds to those of upstream; see `row_metadata`.
+        added: Names of the columns that applier adds to those of upstream; see `row_metadata`. One that a user dropped
+            keeps its name until that is removed from the property.
     """
 
     id: int
@@ -104,13 +113,14 @@ class TableSchema:
         """Read Iceberg's schema JSON, and in the properties of its table which columns were added."""
         value = json.loads(text)
         fields = tuple(_field(column) for column in value["fields"])
+        others = {field.name for field in fields if METADATA_TYPES.get(field.name, field.arrow) != field.arrow}
         keys = set(value.get("identifier-field-ids", ()))
         return TableSchema(
             id=value.get("schema-id", 0),
             fields=fields,
             identifier=tuple(field.name for field in fields if field.id in keys),
             arrow=pa.schema([_arrow_field(column) for column in value["fields"]]),
-            added=frozenset((properties or {}).get(ADDED_COLUMNS, "").split()),
+            added=frozenset((properties or {}).get(ADDED_COLUMNS, "").split()) - others,
         )
 
     @property
@@ -129,8 +139,8 @@ class TableSchema:
         return any(fold(name) in METADATA_COLUMNS for name in self.names)
 
     def taken(self, names: Iterable[str]) -> list[str]:
-        """Those of some names of upstream columns that columns have which applier added, in any letters."""
-        added = set(map(fold, self.added & self.names))
+        """Those of some names of upstream columns that are names of columns which applier added, in any letters."""
+        added = set(map(fold, self.added))
         return [name for name in names if fold(name) in added]
 
     def field(self, name: str) -> Field | None:

@@ -6,6 +6,7 @@ import base64
 import hashlib
 import json
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from functools import partial
 from typing import Any, Protocol, TypeVar
 
@@ -19,6 +20,11 @@ from applier.sink.iceberg.java import Java, JavaError, translated
 from applier.sink.iceberg.snapshot import MAIN, Figures, Snapshot
 
 _T = TypeVar("_T")
+
+_UNTYPED = "Type: unknown is not supported"
+"""What Iceberg says of a value of a partition whose column is gone."""
+
+_ANEW = "Drop the table in your engine, and let `applier resume -c FILE --tables TABLE` build it anew."
 
 MISSING = ("NoSuchTableException", "NoSuchNamespaceException", "NoSuchIcebergTableException")
 """What catalogs raise that do not know a table, or its namespace."""
@@ -262,13 +268,13 @@ class Table:
         The bounds of some columns are among them, by the names that the columns have now.
 
         Raises:
-            TransientError: The head has moved to another snapshot.
+            TableMismatch, TransientError: A column of a partition is gone; the head has moved to another snapshot.
         """
-        with translated(f"Cannot plan table {self}"):
+        with _planning(self):
             found = self.java.own.TableText.head(self.handle, snapshot_id, json.dumps(list(columns)))
-            if found is None:
-                raise TransientError(f"Table {self} has moved on from snapshot {snapshot_id}")
-            return parse_plan(json.loads(found))
+        if found is None:
+            raise TransientError(f"Table {self} has moved on from snapshot {snapshot_id}")
+        return parse_plan(json.loads(found))
 
     def scan_past(self, snapshot_id: int, _: Sequence[str] = ()) -> list[DataFile]:
         """Data files of an older snapshot with their delete files; bounds are left out."""
@@ -289,6 +295,19 @@ class Table:
             self._facts[name] = read()
         found: _T = self._facts[name]
         return found
+
+
+@contextmanager
+def _planning(table: Table) -> Iterator[None]:
+    """Turn what Java raises inside into a `JavaError`, or a refusal where a column of a partition is gone."""
+    try:
+        with translated(f"Cannot plan table {table}"):
+            yield
+    except JavaError as error:
+        if _UNTYPED not in error.detail:
+            raise
+        what = f"Others have dropped a column that files of table {table} are partitioned by, so none can be listed"
+        raise TableMismatch(what, _ANEW) from None
 
 
 def storage_for(table: Table) -> Storage:

@@ -79,8 +79,11 @@ class FileIndex:
 
     @property
     def lacks_ids(self) -> bool:
-        """Whether commits on top of the snapshot that was read have added files, whose row ids are not known here."""
-        return any(indexed.file.sequence is None for indexed in self.files.values())
+        """Whether row ids of files are not known here.
+
+        Commits on top of the snapshot that was read have added the files, or given ids to those of format 2.
+        """
+        return any(None in (indexed.file.sequence, indexed.file.first_row_id) for indexed in self.files.values())
 
     def number(self, listed: Iterable[DataFile]) -> None:
         """Take the row ids of files over from a new list of the same snapshot."""

@@ -20,7 +20,7 @@ from applier.runtime.figures import counted
 from applier.sink.format.column_metrics import metrics
 from applier.sink.format.file_layout import FileLayout
 from applier.sink.format.partition_spec import parse_spec, split
-from applier.sink.format.row_metadata import added
+from applier.sink.format.row_metadata import TAKEN, added
 from applier.sink.format.storage import Storage, failure
 from applier.sink.format.types import Chunks, Field, TableSchema, repeated
 from applier.sink.iceberg.files import DataFile
@@ -40,8 +40,11 @@ def check_columns(name: str, columns: pa.Schema, schema: TableSchema) -> None:
 
     Raises:
         TableMismatch: A column is missing in the table, has a type that cannot hold the upstream's, or is required but
-            not in the batch.
+            not in the batch; or it has the name of one that applier added.
     """
+    if taken := schema.taken(columns.names):
+        what = f"Column {taken[0]} of table {name} has the name of a column that applier added"
+        raise TableMismatch(what, TAKEN)
     for column in columns:
         field = schema.field(column.name)
         if field is None:

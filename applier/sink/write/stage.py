@@ -110,9 +110,12 @@ class Stage:
         living = alive(positions_of(index.candidates(keys), keys, key, storage, self.threads), index.files, storage)
         # Every other key that is sought had a row at the stamped resolved ts.
         missing = keys.num_rows - sum(map(len, living.values())) - batch.may_be_new if self.exact else 0
-        upserts, ids = self._carry(batch.upserts, living)
+        absent = [field for field in schema.upstream if field.name not in batch.upserts.column_names]
+        traced = row_ids.LINEAGE[:1] if row_ids.are_kept(layout) else ()
         rows = None
-        if self.needs_rows or upserts is not batch.upserts or ids is not None:
+        # What an earlier attempt took over from rows of another head may be theirs no more, also where none is left.
+        if self.needs_rows or absent or traced:
+            upserts, ids = self._carry(batch.upserts, living, absent, traced)
             new = conform(name, upserts, schema, batch.made)
             new = new if ids is None else row_ids.with_ids(new, ids)
             rows = FileWriter(layout, storage).stage(new, batch.deletes.column_names)
@@ -127,21 +130,21 @@ class Stage:
         deletes, upserts = conform_keys(name, batch.deletes, key), conform_keys(name, batch.upserts, key)
         return pa.concat_tables([deletes, upserts.filter(pc.invert(batch.fresh)) if self.exact else upserts])
 
-    def _carry(self, upserts: pa.Table, living: dict[str, Positions]) -> tuple[pa.Table, Chunks | None]:
-        """Add the columns that the images do not hold, with the values of the rows that they replace.
+    def _carry(
+        self, upserts: pa.Table, living: dict[str, Positions], absent: Sequence[Field], traced: Sequence[Field]
+    ) -> tuple[pa.Table, Chunks | None]:
+        """Add the `absent` columns, those that the images do not hold, with the values of the rows that they replace.
 
         An absent column is not NULL: the change does not mention it, so the old value stays.
         `living` are positions of the living rows of the batch's keys, in files of the index.
 
         Returns:
-            The upserts, and the ids of the rows that they replace, NULL for new ones; None where ids are not kept.
+            The upserts, and the ids of the rows that they replace, NULL for new ones; None without any.
         """
         key, index = self.index.columns, self.index
-        missing = [field for field in self.layout.schema.upstream if field.name not in upserts.column_names]
-        traced = row_ids.LINEAGE[:1] if row_ids.are_kept(self.layout) else ()
-        if not living or not (missing or traced):
+        if not living or not (absent or traced):
             return upserts, None
-        old = read_located(self.storage, index.files, living, [*key, *missing, *traced])
+        old = read_located(self.storage, index.files, living, [*key, *absent, *traced])
         names = [field.name for field in key]
         here = comparable(conform_keys("", upserts, key)).append_column(_HERE, pa.array(np.arange(upserts.num_rows)))
         there = comparable(old.select(names)).append_column(_THERE, pa.array(np.arange(old.num_rows)))
@@ -149,7 +152,7 @@ class Stage:
         places = np.full(upserts.num_rows, -1)
         places[pairs[_HERE].to_numpy()] = pairs[_THERE].to_numpy()
         source = pa.array(places, mask=places < 0)
-        for column in missing:
+        for column in absent:
             upserts = upserts.append_column(column.name, old[column.name].take(source))
         ids = [row_ids.inherited(index.files, living, old[each.name]).take(source) for each in traced]
         return upserts, ids[0] if ids else None

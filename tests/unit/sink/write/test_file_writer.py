@@ -8,11 +8,13 @@ from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
+import pytest
 
+from applier.errors import TableMismatch
 from applier.sink.format.file_layout import FileLayout
 from applier.sink.format.storage import LocalStorage
-from applier.sink.format.types import TableSchema, schema_json
-from applier.sink.write.file_writer import FileWriter
+from applier.sink.format.types import ADDED_COLUMNS, TableSchema, schema_json
+from applier.sink.write.file_writer import FileWriter, check_columns
 
 COLUMNS: dict[str, Any] = {"id": pa.int64(), "day": pa.date32()}
 SCHEMA = TableSchema.parse(schema_json(pa.schema(COLUMNS), ["id"]))
@@ -58,3 +60,18 @@ def test_the_sort_order_of_the_table_comes_before_the_key(tmp_path: Path) -> Non
 def test_no_rows_make_no_file(tmp_path: Path) -> None:
     """An empty file would be an orphan, or a file that every look-up opens."""
     assert writer(tmp_path, BY_DAY, UNSORTED).stage(SCHEMA.arrow.empty_table(), ["id"]) == []
+
+
+def test_an_upstream_column_with_the_name_of_one_that_was_added_is_refused() -> None:
+    """As in a table that is adopted with its columns: a column of another type is no such one."""
+    for kind in (pa.string(), pa.int32()):
+        columns = pa.schema([*SCHEMA.arrow, pa.field("_op", kind)])
+        schema = TableSchema.parse(schema_json(columns, ["id"]), {ADDED_COLUMNS: "_op"})
+        if kind == pa.string():
+            with pytest.raises(
+                TableMismatch, match="Column _op of table t has the name of a column that applier added"
+            ):
+                check_columns("t", columns, schema)
+        else:
+            check_columns("t", columns, schema)
+            assert [field.name for field in schema.upstream] == ["id", "day", "_op"]

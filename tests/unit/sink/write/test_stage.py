@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from applier.changefeed.change_batch import ChangeBatch, KeylessBatch
+from applier.config.table_layout import ROW_IDS
 from applier.sink.format.file_layout import FileLayout
 from applier.sink.format.storage import LocalStorage
 from applier.sink.format.types import TableSchema, schema_json
@@ -70,6 +72,21 @@ def test_rows_of_an_earlier_attempt_stay_good(tmp_path: Path) -> None:
 
     assert staged.rows is None
     assert removed(staged) == [(*index.files, [0, 1])]
+
+
+@pytest.mark.parametrize("properties", [{}, {ROW_IDS: "keep"}], ids=["a column", "ids"])
+def test_what_rows_of_an_earlier_attempt_took_over_does_not(tmp_path: Path, properties: dict[str, str]) -> None:
+    """The row that they replaced there has another key at the new head, and keeps its id and its values."""
+    layout, index = begun(tmp_path, 1)
+    columns: dict[str, list[int | None]] = {"v": [5]} if properties else {}
+    batch = ChangeBatch(rows(id=[3], **columns), pa.array([False]), rows(id=[]))
+
+    staged = Stage(replace(layout, properties=properties), index, STORAGE, exact=True, needs_rows=False).run(batch)
+
+    assert removed(staged) == []
+    assert [pq.read_table(file.path).to_pylist() for file in staged.rows or ()] == [
+        [{"id": 3, "v": 5 if properties else None}]
+    ]
 
 
 def test_a_bag_loses_one_row_for_each_that_is_deleted(tmp_path: Path) -> None:
