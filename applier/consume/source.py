@@ -102,7 +102,7 @@ class Source(Protocol):
         """The same for Spark's tasks, of which so many run at once; what reads them is picklable."""
 
     def show_offsets(self, offsets: Mapping[TopicPartition, int]) -> None:
-        """Show the tools of the source how far the changefeed is, where they are to know; no failure is raised."""
+        """Show the source, and its tools where they are to know, how far the changefeed is; no failure is raised."""
 
     def reading(self) -> AbstractContextManager[None]:
         """Raises what Spark and Kafka raise in it as errors of the source."""

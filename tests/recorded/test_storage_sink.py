@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -15,7 +16,7 @@ from applier.errors import SourceLost
 from applier.pipeline.step import Pipeline
 from tests import recordings
 from tests.recorded.test_protocols import replaying, unexplained
-from tests.replay import Replay, doubted
+from tests.replay import Replay, differences, doubted
 from tests.services.s3 import ObjectStore
 from tests.storage_sink import Recorded, put_in, write
 
@@ -126,6 +127,57 @@ def test_a_folder_that_lost_a_file_is_refused(spark: SparkSession, lake: dict[st
         (folder / "metadata").write_text(f'{{"checkpoint-ts": {states[0]["resolved_ts"]}}}')
         with pytest.raises(SourceLost, match="went back"), found.running(spark) as pipeline:
             pipeline.step()
+
+
+def test_folders_that_come_during_a_bounded_run_are_left_to_the_next(
+    spark: SparkSession, lake: dict[str, str], tmp_path: Path
+) -> None:
+    """Its ends name no such folder; the checkpoint-ts that grows meanwhile covers their rows."""
+    states, folder = recordings.expected("txns"), tmp_path / "sink"
+    recorded = Recorded.of("txns", "canal-json-ext")
+    half = states[len(states) // 2]["resolved_ts"]
+
+    def dated(ts: int) -> str:
+        return "2026-01-01" if ts <= half else "2026-01-02"
+
+    with reading("txns", "canal-json-ext", lake, tmp_path, str(folder)) as found:
+        write(recorded, put_in(folder), half, date=dated)
+        with found.running(spark) as pipeline:
+            ends = pipeline.ends()
+            write(recorded, put_in(folder), states[-1]["resolved_ts"], date=dated)
+            while not pipeline.step(ends).complete:
+                pass
+            assert pipeline.state.resolved_ts == half
+            follow(pipeline)
+            assert unexplained(found, states[-1], "canal-json") == []
+
+
+def test_a_file_that_a_restarted_ticdc_wrote_again_hides_no_rows(
+    spark: SparkSession, lake: dict[str, str], tmp_path: Path
+) -> None:
+    """It ended before its index counted the file; the one in its place has fewer rows, and the next has the others."""
+    states, folder = recordings.expected("txns"), tmp_path / "sink"
+    recorded, orders = Recorded.of("txns", "canal-json-ext"), ("bank", "orders")
+    before, lines = states[len(states) // 3]["resolved_ts"], recorded.rows[orders]
+    alone = Recorded({orders: lines}, [ddl for ddl in recorded.ddl if ddl[0] == orders])
+    rest = [line + b"\r\n" for ts, line in lines if ts > before]
+    version = folder.joinpath(*orders, str(recorded.version(orders, lines[-1][0])))
+
+    def put(number: int, content: Sequence[bytes]) -> None:
+        put_in(version)(f"CDC{number:06}.json", b"".join(content))
+
+    with reading("txns", "canal-json-ext", lake, tmp_path, str(folder)) as found:
+        found.raw["source"]["messages_per_step"] = 1
+        put(1, [line + b"\r\n" for ts, line in lines if ts <= before])
+        put(2, rest)
+        write(replace(alone, rows={}), put_in(folder), before)
+        with found.running(spark) as pipeline:
+            follow(pipeline)
+            put(2, rest[:1])
+            put(3, rest[1:])
+            write(replace(alone, rows={}), put_in(folder), states[-1]["resolved_ts"])
+            follow(pipeline)
+        assert not [problem for problem in differences(found, states[-1]) if problem.startswith("bank.orders")]
 
 
 def test_rows_that_a_restarted_ticdc_writes_again_count_once(

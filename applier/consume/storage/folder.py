@@ -53,11 +53,12 @@ class StorageFolder:
         return [_file(item, root) for item in found if item.type == FileType.File]
 
     def read(self, file: StoredFile) -> bytes:
-        """The bytes of a file, which must be as many as when it was listed."""
+        """The bytes of a file; raises TransientError if they are not as many as when it was listed."""
         with self._asking(f"asked for {file.path}"):
             content = _content(self.uri, file.path)
         if len(content) != file.size:
-            raise changed(file.path, file.size, len(content))
+            what = f"File {file.path} of the storage sink had {file.size} bytes, and has {len(content)} now."
+            raise TransientError(what, "TiCDC writes it again; the folder is listed anew.")
         return content
 
     def _checkpoint_ts(self) -> int:
@@ -92,7 +93,7 @@ class StorageFolder:
 
 
 def changed(path: str, before: int, now: int) -> SourceLost:
-    """The refusal of a file that is not as it was: TiCDC writes none twice."""
+    """The refusal of a file that is not as it was: TiCDC writes none again that its checkpoint-ts has passed."""
     what = f"File {path} of the storage sink has changed: it had {before} bytes, and has {now}."
     return SourceLost(what, WHOLE_HINT)
 

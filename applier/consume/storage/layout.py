@@ -1,8 +1,9 @@
 """How TiCDC's cloud storage sink lays out its files: paths in, the partitions that they make out.
 
 Below the prefix lie `metadata`, `SCHEMA/meta/schema_V_C.json` and `SCHEMA/TABLE/meta/schema_V_C.json`, and the rows in
-`SCHEMA/TABLE/V[/PARTITION][/DATE]/CDC[_WRITER_]000001.json`. TiCDC counts the files of a folder from 1 on and writes
-none twice, so the number of a file is its offset. Each file is one message.
+`SCHEMA/TABLE/V[/PARTITION][/DATE]/CDC[_WRITER_]000001.json`. TiCDC counts the files of a folder from 1 on, so the
+number of a file is its offset. Each file is one message. A TiCDC that ended before its index counted the last file
+writes that one again: all its rows are above the checkpoint-ts by then.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ _SCHEMA = re.compile(r"(?P<folder>.+/meta)/schema_(?P<version>\d{1,19})_\d{10}\.
 _DATA = re.compile(r"(?P<folder>.+)/CDC(?:_(?P<writer>[\w-]+)_)?(?P<number>\d{6,20})\.json")
 _INDEX = re.compile(r".+/meta/CDC[\w-]*\.index")
 _OLD = re.compile(r".+/\d+/schema\.json")
+_UNFINISHED = re.compile(r".+\.tmp\.[0-9a-f-]{36}")
 
 WHOLE_HINT = (
     "if the folder is a copy, copy it again from where TiCDC wrote it; else load the tables again and start a "
@@ -88,6 +90,8 @@ def arrange(checkpoint_ts: int, files: Iterable[StoredFile]) -> Listing:
             schemas.setdefault(TopicPartition(match["folder"], 0), []).append(file)
         elif match := _DATA.fullmatch(file.path):
             topic = f"{match['folder']}/CDC_{match['writer']}" if match["writer"] else match["folder"]
+            if not file.size:
+                continue  # TiCDC ended while it wrote that one, and gives its number to the next.
             rows.setdefault(TopicPartition(topic, 0), {})[int(match["number"]) - 1] = file
         else:
             _refuse_odd(file)
@@ -107,7 +111,7 @@ def _refuse_odd(file: StoredFile) -> None:
     if _OLD.fullmatch(file.path):
         hint = "let TiCDC v7.0 or later write a new folder."
         raise SourceLost(f"File {file.path} is of the layout that TiCDC before v7.0 wrote.", hint)
-    if name.startswith("CDC") and not _INDEX.fullmatch(file.path):
+    if name.startswith("CDC") and not _INDEX.fullmatch(file.path) and not _UNFINISHED.fullmatch(file.path):
         hint = "applier reads protocol=canal-json of the sink-uri; let TiCDC write a folder of nothing else."
         raise SourceLost(f"File {file.path} is not one of protocol canal-json.", hint)
 

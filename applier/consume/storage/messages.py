@@ -17,6 +17,8 @@ from applier.consume.storage.layout import METADATA, Listing, StoredFile
 from applier.consume.window_size import WindowTooLargeError
 from applier.errors import SourceLost
 
+_MARK = TopicPartition(METADATA, 0)
+
 _AT_ONCE = 8
 """Files that are fetched side by side."""
 
@@ -80,16 +82,22 @@ class StoredMessages:
         self._most_bytes = most_bytes
         self._listings = deque[Listing](maxlen=_LISTINGS)
         self._read: dict[str, int] = {}
+        self._passed: Mapping[TopicPartition, int] = {}
+        self._lacked: dict[TopicPartition, int] = {}
 
     def bounds(self) -> Mapping[TopicPartition, OffsetRange]:
         """See `Source`; looks at the folder anew."""
         found = self.folder.look()
         if self._listings and found.checkpoint_ts < self._listings[-1].checkpoint_ts:
             raise went_back(found.checkpoint_ts, self._listings[-1].checkpoint_ts)
-        for files in found.rows.values():
-            for file in files.values():
-                if file.size != (before := self._read.get(file.path, file.size)):
+        for place, files in found.rows.items():
+            for offset, file in files.items():
+                is_done = offset < self._passed.get(place, 0)
+                if is_done and file.size != (before := self._read.get(file.path, file.size)):
                     raise changed(file.path, before, file.size)
+        if self._listings:
+            last = self._listings[-1]
+            self._lacked |= dict.fromkeys(found.bounds.keys() - last.bounds.keys(), last.checkpoint_ts)
         self._listings.append(found)
         return found.bounds
 
@@ -98,7 +106,10 @@ class StoredMessages:
         return {place.topic: files[0].path.rsplit("/", 1)[-1] for place, files in self._last.schemas.items()}
 
     def resolved(self, read: Mapping[TopicPartition, int], applied: int) -> Mapping[TopicPartition, int]:
-        """See `Source`: of a partition that was read as far as a listing showed it, that listing's checkpoint-ts."""
+        """See `Source`: of a partition that was read as far as a listing showed it, that listing's checkpoint-ts.
+
+        The partition of the checkpoint-ts itself stands for all partitions that the reader does not know yet.
+        """
         if self._last.checkpoint_ts < applied:
             raise went_back(self._last.checkpoint_ts, applied)
         found: dict[TopicPartition, int] = {}
@@ -107,6 +118,9 @@ class StoredMessages:
             for place, offset in read.items():
                 if offset >= (bounds[place].end if place in bounds else 0):
                     found[place] = listing.checkpoint_ts
+        if _MARK in found:
+            unknown = self._last.bounds.keys() - read.keys()
+            found[_MARK] = min([found[_MARK], *(self._lacked.get(place, 0) for place in unknown)])
         return found
 
     def offsets_at(self, milliseconds: int) -> Mapping[TopicPartition, int]:
@@ -138,7 +152,8 @@ class StoredMessages:
         return [self._files(place, span) for place, span in sorted(window.ranges.items()) if len(span)]
 
     def show_offsets(self, offsets: Mapping[TopicPartition, int]) -> None:
-        """See `Source`; folders have no such tools."""
+        """See `Source`; a file below them may not change any more."""
+        self._passed = dict(offsets)
 
     def _files(self, place: TopicPartition, span: OffsetRange) -> list[FileMessage]:
         found = [FileMessage(place, offset, self._last.at(place, offset)) for offset in range(*span)]

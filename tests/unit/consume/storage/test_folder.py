@@ -14,7 +14,7 @@ from applier.consume.storage.folder import StorageFolder
 from applier.consume.storage.layout import StoredFile
 from applier.consume.storage.messages import StoredMessages, in_files
 from applier.consume.window_size import WindowTooLargeError
-from applier.errors import OutsideRefused, SourceLost
+from applier.errors import OutsideRefused, SourceLost, TransientError
 from tests.services.s3 import ObjectStore
 
 MARK, META = TopicPartition("metadata", 0), TopicPartition("shop/a/meta", 0)
@@ -95,12 +95,28 @@ def test_a_partition_is_complete_up_to_the_look_that_showed_no_more_of_it(tmp_pa
     put(tmp_path, FILES)
     source = opened(tmp_path)
     source.bounds()
-    put(tmp_path, {"shop/a/5/CDC000003.json": b"", "shop/c/8/CDC000001.json": b"", "metadata": b'{"checkpoint-ts":12}'})
+    put(tmp_path, {"shop/a/5/CDC000003.json": b"5", "shop/c/8/CDC000001.json": b"6"})
+    put(tmp_path, {"metadata": b'{"checkpoint-ts":12}'})
     source.bounds()
     new = TopicPartition("shop/c/8", 0)
-    read = {MARK: 0, ROWS: 2, DAY: 0, LATER: 1, new: 0}
-    assert source.resolved(read, 9) == {MARK: 12, ROWS: 9, LATER: 12, new: 9}
+    read = {MARK: 0, META: 2, ROWS: 2, DAY: 0, LATER: 1, new: 0}
+    assert source.resolved(read, 9) == {MARK: 12, META: 12, ROWS: 9, LATER: 12, new: 9}
     assert source.resolved({ROWS: 3, new: 1}, 9) == {ROWS: 12, new: 12}
+
+
+def test_the_checkpoint_ts_does_not_cover_a_partition_that_its_reader_does_not_know(tmp_path: Path) -> None:
+    """A reader with ends of before passes it by: nothing above the look that did not show it yet is complete."""
+    put(tmp_path, FILES)
+    source = opened(tmp_path)
+    before = {place: span.end for place, span in source.bounds().items()}
+    put(tmp_path, {"metadata": b'{"checkpoint-ts":12}'})
+    source.bounds()
+    assert source.resolved(before, 9)[MARK] == 12
+    put(tmp_path, {"shop/c/8/CDC000001.json": b"6", "metadata": b'{"checkpoint-ts":15}'})
+    for _ in range(9):
+        source.bounds()
+    assert source.resolved(before, 9)[MARK] == 12
+    assert source.resolved({**before, TopicPartition("shop/c/8", 0): 0}, 9)[MARK] == 15
 
 
 def test_rows_written_before_a_moment_are_not_looked_for(tmp_path: Path) -> None:
@@ -148,7 +164,7 @@ def test_files_that_come_while_the_folder_is_listed_are_no_gap(tmp_path: Path, m
         return [file for file in found(folder) if len(looks) > 1 or file.path != "shop/a/5/CDC000003.json"]
 
     monkeypatch.setattr(StorageFolder, "_files", racing)
-    put(tmp_path, {"shop/a/5/CDC000003.json": b"", "shop/a/5/CDC000004.json": b""})
+    put(tmp_path, {"shop/a/5/CDC000003.json": b"5", "shop/a/5/CDC000004.json": b"6"})
     assert opened(tmp_path).bounds()[ROWS] == OffsetRange(0, 4)
     assert len(looks) == 2
 
@@ -165,15 +181,33 @@ def test_a_file_that_expired_before_it_was_read_is_named(tmp_path: Path) -> None
     assert "copy it again" in lost.value.hint
 
 
-def test_a_file_that_changed_is_named(tmp_path: Path) -> None:
-    """Since it was listed, or since it was read."""
+def test_files_that_ticdc_has_not_finished_do_not_count(tmp_path: Path) -> None:
+    """It writes beside the name on a file system, and gives the number of a file that it left empty to the next one."""
+    put(tmp_path, FILES)
+    unfinished = "tmp.0b3f86a2-54fd-4a4b-9c57-3a4a51d8ad5b"
+    names = ("shop/a/5/CDC000003.json", "shop/a/5/meta/CDC.index", "metadata", "shop/a/meta/schema_12_0000000001.json")
+    put(tmp_path, {f"{name}.{unfinished}": b"x" for name in names} | {"shop/a/5/CDC000003.json": b""})
+    bounds = opened(tmp_path).bounds()
+    assert (bounds[ROWS], bounds[META]) == (OffsetRange(0, 2), OffsetRange(0, 2))
+    put(tmp_path, {"shop/a/5/CDC000004.json": b"x"})
+    with pytest.raises(SourceLost, match="File 3 of shop/a/5 is gone"):
+        opened(tmp_path).bounds()
+
+
+def test_a_file_that_changed_is_read_anew_until_the_changefeed_is_beyond_it(tmp_path: Path) -> None:
+    """A TiCDC that ended before its index counted it writes it again. Behind the changefeed, rows would be lost."""
     put(tmp_path, FILES)
     source = opened(tmp_path)
     source.bounds()
     put(tmp_path, {"shop/a/5/CDC000001.json": b"o"})
-    with pytest.raises(SourceLost, match="File shop/a/5/CDC000001.json of the storage sink has changed"):
+    with pytest.raises(TransientError, match="File shop/a/5/CDC000001.json of the storage sink had 3 bytes, and has 1"):
         source.collect(Window({ROWS: OffsetRange(0, 1)}))
-    with pytest.raises(SourceLost, match="had 3 bytes, and has 1"):
+    source.bounds()
+    assert values(source, Window({ROWS: OffsetRange(0, 1)}))[0][-1] == b"o"
+    put(tmp_path, {"shop/a/5/CDC000001.json": b"one"})
+    source.bounds()
+    source.show_offsets({ROWS: 1})
+    with pytest.raises(SourceLost, match="000001.json of the storage sink has changed: it had 1 bytes, and has 3"):
         source.bounds()
 
 
