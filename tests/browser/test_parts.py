@@ -176,7 +176,7 @@ def test_dropped_tables_are_shown_with_what_becomes_of_them(browser: Chrome, sit
         "return [...document.querySelectorAll('#dropped td.n')].map((cell) => cell.textContent)"
     )
     assert cells == [""] * 4
-    strange = replace(views.dropped("shop.x", "x"), way_out=WaysOut.of_dropped("`my-lake`", "shop", "`it's`"))
+    strange = replace(views.dropped("shop.x", "shop.x"), way_out=WaysOut.of_dropped("`my-lake`", "shop", "`it's`"))
     _text(browser, site, _of(replace(views.fresh().report, dropped=(strange,))))
     commands = browser.execute_script(
         "return [...document.querySelectorAll('#dropped code')].map((it) => it.textContent)"

@@ -180,18 +180,18 @@ def test_a_rename_that_is_cut_off_is_ended_by_the_next_run(
 def test_a_table_that_a_cut_off_rename_left_two_names_is_renamed_again(spark: SparkSession, server: GlueServer) -> None:
     """Its files stay; a name that another table has is refused."""
     catalog = Catalog(spark, _in_spark(spark, server))
-    uuid = catalog.create(("shop", "a"), _COLUMNS).uuid
-    catalog.create(("shop", "other"), _COLUMNS)
+    uuid = catalog.create(("cut", "a"), _COLUMNS).uuid
+    catalog.create(("cut", "other"), _COLUMNS)
     server.refused["DeleteTable"] = "AccessDeniedException"
     with pytest.raises(OutsideRefused):
-        catalog.rename(("shop", "a"), ("shop", "b"))
+        catalog.rename(("cut", "a"), ("cut", "b"))
     server.refused.clear()
 
     with pytest.raises(JavaError, match="other"):
-        catalog.rename(("shop", "a"), ("shop", "other"))
-    catalog.rename(("shop", "a"), ("shop", "b"))
+        catalog.rename(("cut", "a"), ("cut", "other"))
+    catalog.rename(("cut", "a"), ("cut", "b"))
 
-    assert sorted(catalog.list(("shop",))) == [("shop", "b"), ("shop", "other")]
-    left = catalog.load(("shop", "b"))
+    assert sorted(catalog.list(("cut",))) == [("cut", "b"), ("cut", "other")]
+    left = catalog.load(("cut", "b"))
     assert left is not None
     assert left.uuid == uuid

@@ -299,7 +299,7 @@ def test_the_right_describe_shows_the_topic_and_not_its_messages(secured: Secure
     options = secured.trusting() | secured.certified("describing")
 
     with pytest.raises(
-        OutsideRefused, match=re.escape(f"Messages cannot be read: Not authorized to access topics: [{TOPIC}] {RIGHT}")
+        OutsideRefused, match=re.escape(f"Messages cannot be read: Not authorized to access topics: [{TOPIC}]. {RIGHT}")
     ):
         read(client(tmp_path, secured.at("MUTUAL"), options))
 

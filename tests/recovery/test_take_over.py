@@ -65,7 +65,7 @@ def test_a_stopped_process_changes_nothing_after_a_take_over(tmp_path: Path) -> 
         assert refused.code == 3
         assert f"is held by process {zombie.pid} on " in refused.said
         assert "since" in refused.said
-        assert "--take-over" in refused.said
+        assert "at work, and keeps its hold as long as it runs: stop it" in refused.said
 
         found.raw["source"]["archive"] = str(cut(found, tmp_path / "nothing-new.jsonl", next_offsets(found)))
         before = heads(found)

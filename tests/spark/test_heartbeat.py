@@ -76,7 +76,7 @@ def test_a_step_that_is_longer_than_the_lease_keeps_the_changefeed(
 
     assert len(refusals) == 1
     assert "The changefeed is held by process" in refusals[0]
-    assert "start with --take-over" in refusals[0]
+    assert "That process seems to be at work" in refusals[0]
     last = rival(spark, lab).last_checkpoint()
     assert last is not None
     assert replace(pipeline.state.checkpoint, control_rows={}) == replace(last, control_rows={})

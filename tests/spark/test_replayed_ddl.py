@@ -80,7 +80,7 @@ def test_rows_that_lag_behind_a_rename_make_no_table_and_doubt_the_one_that_move
     }
     assert (feed.keys("there"), feed.keys("emptied")) == ({1, 2}, {2})
     assert f"rows that lie before its DDL of commit ts {at} came behind it" in str(feed.table("there").because)
-    assert "--params 'time_zone=+00:00' --filter 'shop.there' -o DIR`" in str(feed.table("there").way_out)
+    assert "--params 'time_zone=+00:00' -F 256MiB --filter 'shop.there' -o DIR`" in str(feed.table("there").way_out)
 
 
 @pytest.mark.soak

@@ -253,7 +253,7 @@ def _brought(
         raise next(iter(refused.values()))
     loaded = [name for name in export.names if name not in refused]
     outcome = ask(requested("loaded", exactly(loaded), ""))
-    said = [str(error.worded(error.what, ways.of_error(error.hint, name))) for name, error in refused.items()]
+    said = tuple(str(error.worded(error.what, ways.of_error(error.hint, name))) for name, error in refused.items())
     return LoadOutcome(f"{outcome[:1].upper()}{outcome[1:]}", said)
 
 
