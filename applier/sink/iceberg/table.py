@@ -21,8 +21,8 @@ from applier.sink.iceberg.snapshot import MAIN, Figures, Snapshot
 
 _T = TypeVar("_T")
 
-_UNTYPED = "Type: unknown is not supported"
-"""What Iceberg says of a value of a partition whose column is gone."""
+_UNTYPED = "UnsupportedOperationException"
+"""What Iceberg raises for a value of a partition whose column is gone, as it has no type."""
 
 _ANEW = "Drop the table in your engine, and let `applier resume -c FILE --tables TABLE` build it anew."
 
@@ -304,7 +304,7 @@ def _planning(table: Table) -> Iterator[None]:
         with translated(f"Cannot plan table {table}"):
             yield
     except JavaError as error:
-        if _UNTYPED not in error.detail:
+        if error.kind != _UNTYPED:
             raise
         what = f"Others have dropped a column that files of table {table} are partitioned by, so none can be listed"
         raise TableMismatch(what, _ANEW) from None

@@ -164,8 +164,9 @@ def test_source_is_exactly_one(source: dict[str, Any], expected: list[str]) -> N
     assert problems(minimal(source=source)) == expected
 
 
-def test_the_example_of_the_storage_sink_fits() -> None:
+def test_the_example_of_the_storage_sink_fits(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """It can be copied; and `backfill --archive`, which reads messages of a topic, is refused with it."""
+    monkeypatch.chdir(tmp_path)
     config = load(Path(__file__).parents[3] / "examples/storage/applier.toml")
     assert config.source.storage is not None
     assert config.source.storage.uri == "s3://feeds/shop"

@@ -164,7 +164,7 @@ def test_a_folder_of_the_storage_sink_is_listed(world: World, tmp_path: Path) ->
     assert answers(world)["storage sink"].result == f"{tmp_path} has no file metadata."
 
     put_in(tmp_path)("metadata", b'{"checkpoint-ts": 470606913266253824}')
-    put_in(tmp_path)("shop/a/1/CDC000001.json", b"")
+    put_in(tmp_path)("shop/a/1/CDC000001.json", b"{}")
     put_in(tmp_path)(*schema_file(("shop", "a"), 5, ""))
     expected = "1 file with rows in 1 folder, 1 schema file; checkpoint-ts 470606913266253824 ("
     assert answers(world)["storage sink"].result.startswith(expected)

@@ -73,7 +73,7 @@ def test_a_load_that_cannot_go_on_leaves_what_another_one_has_handed_over(
 
     assert known[ITEMS] == after
     assert [item.kind for item in asked] == ["load", "load", "loaded"]
-    assert outcome.refused == ["a value is bad. Hint: mend it"]
+    assert outcome.refused == ("a value is bad. Hint: mend it",)
 
 
 def test_why_no_table_could_be_loaded_is_kept_as_well(monkeypatch: pytest.MonkeyPatch) -> None:
