@@ -304,10 +304,16 @@ def _planning(table: Table) -> Iterator[None]:
         with translated(f"Cannot plan table {table}"):
             yield
     except JavaError as error:
-        if error.kind != _UNTYPED:
+        if error.kind != _UNTYPED or not _lacks_partition_column(table):
             raise
         what = f"Others have dropped a column that files of table {table} are partitioned by, so none can be listed"
         raise TableMismatch(what, _ANEW) from None
+
+
+def _lacks_partition_column(table: Table) -> bool:
+    """Whether some partition spec of a table is by a column that is gone."""
+    columns = {field.id for field in table.schema.fields}
+    return any(part["source-id"] not in columns for spec in table.specs_json for part in spec["fields"])
 
 
 def storage_for(table: Table) -> Storage:
