@@ -5,12 +5,14 @@ Decoders build arrays of these types and the sink creates columns of them, so a 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
 import pyarrow as pa
 
+from applier.changefeed.filter import TablePattern, most_specific
+from applier.changefeed.shape import Shape
 from applier.changefeed.table import Column, ColumnType, TableName, fold
 from applier.errors import RELOAD, SchemaChangeRefused
 
@@ -58,6 +60,7 @@ class TypeRules:
         unknown_default: Whether a new column whose value in existing rows is not known stops the feed (`stop`), or is
             NULL in them until they change (`null`).
         distinct_keys: Filter rules of tables in which, on the user's word, the protocol sends no two keys alike.
+        shapes: What the rows of the tables of some patterns are to be, of which the most specific one counts.
     """
 
     tinyint1: Literal["int", "boolean"] = "int"
@@ -67,11 +70,19 @@ class TypeRules:
     virtual_columns: Literal["omit", "null"] = "omit"
     unknown_default: Literal["stop", "null"] = "stop"
     distinct_keys: tuple[str, ...] = ()
+    shapes: Sequence[tuple[TablePattern, Shape]] = ()
+
+    def shape_of(self, name: TableName) -> Shape:
+        """What the rows of an upstream table are to be."""
+        return most_specific(self.shapes, name) or _UPSTREAM
 
     def zero_date_policy(self, path: str) -> Literal["null", "stop", "string"]:
         """What zero dates become in the column `database.table.column`."""
         of = {fold(column): policy for column, policy in self.zero_dates_of.items()}
         return of.get(fold(path), self.zero_dates) if of else self.zero_dates
+
+
+_UPSTREAM = Shape()
 
 
 def arrow_type(column: ColumnType, rules: TypeRules = TypeRules(), path: str = "") -> pa.DataType:

@@ -10,6 +10,7 @@ from typing import Literal
 
 from pydantic import Field, model_validator
 
+from applier.changefeed.shape import Shape
 from applier.changefeed.table import fold
 from applier.config.section import Section, nearest, refuse
 
@@ -179,3 +180,7 @@ class LayoutSection(Section):
             {**self.properties, **({ROW_IDS: self.row_ids} if self.row_ids else {})},
             tuple(dict.fromkeys(self.metadata)),
         )
+
+    def shape(self, pattern: str) -> Shape:
+        """What the rows of these tables are to be."""
+        return Shape(pattern)

@@ -16,7 +16,8 @@ from applier.changefeed.message import Position
 from applier.changefeed.route import Route
 from applier.changefeed.table import TableName, TableVersion
 from applier.changefeed.types import TypeRules, column_arrow_type
-from applier.config.settings import SinkSection, TablesSection
+from applier.config.settings import SinkSection
+from applier.config.tables import TablesSection
 from applier.ddl.spelling import Spelling
 from applier.order.barrier import Barrier
 from applier.order.feed_order import ResolvedOrder

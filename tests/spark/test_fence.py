@@ -12,7 +12,8 @@ from applier.changefeed.checkpoint import Checkpoint, Holder
 from applier.changefeed.route import Route
 from applier.changefeed.table import Column, ColumnType, TableName, TableVersion
 from applier.changefeed.types import TypeRules
-from applier.config.settings import SinkSection, TablesSection
+from applier.config.settings import SinkSection
+from applier.config.tables import TablesSection
 from applier.errors import CheckpointConflict, TableMismatch
 from applier.order.feed_order import ResolvedOrder
 from applier.pipeline.build import fence_tables

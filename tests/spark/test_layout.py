@@ -13,7 +13,7 @@ from rich.console import Console
 
 from applier.commands.plan.command import plan
 from applier.commands.plan.report import render
-from applier.config.settings import TablesSection
+from applier.config.tables import TablesSection
 from applier.pipeline.tables import layouts
 from applier.sink.iceberg.catalog import Catalog, Table
 from applier.sink.iceberg.layout import partition_of

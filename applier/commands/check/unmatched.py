@@ -8,7 +8,7 @@ from collections.abc import Collection, Iterator, Mapping
 from applier.changefeed.filter import TablePattern
 from applier.changefeed.table import TableName, fold
 from applier.config.section import nearest
-from applier.config.settings import TablesSection
+from applier.config.tables import TablesSection
 
 _SHOWN = 3
 

@@ -15,7 +15,7 @@ from applier.changefeed.position import FeedPosition
 from applier.changefeed.route import Route
 from applier.changefeed.table import TableName
 from applier.config import own_namespaces
-from applier.config.settings import TablesSection
+from applier.config.tables import TablesSection
 from applier.errors import BY_HAND, RangeRefused, TableMismatch, TransientError
 from applier.pipeline.tables.changefeed import ADOPTED, Recorder
 from applier.pipeline.tables.ddl_stamp import DROPPED_AT

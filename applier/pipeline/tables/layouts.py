@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from applier.changefeed.table import TableName
-from applier.config.settings import TablesSection
+from applier.config.tables import TablesSection
 from applier.errors import TableMismatch
 from applier.pipeline.state import State
 from applier.pipeline.tables.target_tables import TargetTables

@@ -7,10 +7,11 @@ from dataclasses import dataclass, field
 
 import pyarrow as pa
 
+from applier.changefeed.shape import SHAPE
 from applier.changefeed.table import Column, TableVersion
 from applier.changefeed.types import TypeRules, column_arrow_type
-from applier.config.settings import TablesSection
 from applier.config.table_layout import TableLayout
+from applier.config.tables import TablesSection
 from applier.errors import TableMismatch
 from applier.pipeline.scan.window_scan import Doubted
 from applier.pipeline.tables.changefeed import FILTERED
@@ -24,6 +25,10 @@ from applier.sink.write.file_writer import check_columns
 from applier.sink.write.table_writer import TableWriter
 
 _EMPTY = "Empty it with TRUNCATE TABLE in your engine, or drop it, then start `applier run -c FILE` again."
+_RESHAPE = (
+    "Set the keys of its pattern back; or load it in its new shape, with `applier load -c FILE --from DIR --tables "
+    "TABLE`."
+)
 _LOAD = "Load it with `applier load -c FILE --from DIR --tables TABLE`."
 _KEEP = (
     "Or, if it holds what its upstream table has as far as `applier status -c FILE` says, keep its rows: stop `run`, "
@@ -87,9 +92,19 @@ class TableMaker:
             key=key,
             partition=layout.partition or (),
             sort=key if layout.sort is None else layout.sort,
-            properties={**own, **row_metadata.entries(layout.metadata), **entries, **doubts},
+            properties={**own, **row_metadata.entries(layout.metadata), **self._shape(version), **entries, **doubts},
             format_version=self.settings.format_version,
         )
+
+    def _shape(self, version: TableVersion) -> dict[str, str]:
+        record = self.rules.shape_of(version.name).record
+        return {SHAPE: record} if record else {}
+
+    def _reshaped(self, writer: TableWriter, version: TableVersion) -> TableMismatch | None:
+        if (writer.table.setting(SHAPE) or "") == self.rules.shape_of(version.name).record:
+            return None
+        what = f"Table {writer.table} holds rows of another shape than its pattern under [tables] gives them now."
+        return TableMismatch(what, _RESHAPE)
 
     def _column(self, version: TableVersion, column: Column) -> pa.Field[pa.DataType]:
         kind = column_arrow_type(version.name, column, self.rules)
@@ -109,7 +124,9 @@ class TableMaker:
         return wanted == {found.name: found.arrow for found in schema.upstream}
 
     def misfit(self, writer: TableWriter, version: TableVersion) -> TableMismatch | None:
-        """Why a column of a table cannot hold what the rules make of its upstream values; None if each can."""
+        """Why rows of a table, or one of its columns, are not what the rules make of upstream's; None if all are."""
+        if (reshaped := self._reshaped(writer, version)) is not None:
+            return reshaped
         schema = writer.table.schema
         held = [column for column in supplied(version, schema).columns if schema.field(column.name) is not None]
         wanted = [pa.field(column.name, column_arrow_type(version.name, column, self.rules)) for column in held]
@@ -127,6 +144,8 @@ class TableMaker:
         """
         if writer.known is not None:
             return
+        if (reshaped := self._reshaped(writer, version)) is not None:
+            raise reshaped
         for column in supplied(version, writer.table.schema).columns:
             found = writer.table.schema.field(column.name)
             wanted = column_arrow_type(version.name, column, self.rules)

@@ -7,8 +7,9 @@ from typing import Any
 import pytest
 
 from applier.changefeed.table import TableName
-from applier.config.settings import TablesSection, parse
+from applier.config.settings import parse
 from applier.config.table_layout import PartitionField, SortField, TableLayout
+from applier.config.tables import TablesSection
 from tests.unit.config.test_settings import minimal, problems
 
 

@@ -8,7 +8,7 @@ import pytest
 
 from applier.config import settings
 from applier.config.readers import FORMATS, Reader, refuse_unreadable, unreadable
-from applier.config.settings import TablesSection
+from applier.config.tables import TablesSection
 from applier.errors import ConfigError
 from tests import readers
 

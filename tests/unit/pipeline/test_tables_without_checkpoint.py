@@ -10,7 +10,7 @@ import pytest
 
 from applier.changefeed.table import Column, ColumnType, TableName, TableVersion
 from applier.changefeed.types import TypeRules
-from applier.config.settings import TablesSection
+from applier.config.tables import TablesSection
 from applier.pipeline.schema_changes import follow_rows
 from applier.pipeline.tables.table_maker import TableMaker
 

@@ -11,7 +11,7 @@ from applier.commands.check import systems
 from applier.commands.check.command import check
 from applier.commands.check.systems import ask
 from applier.commands.check.unmatched import unmatched
-from applier.config.settings import TablesSection
+from applier.config.tables import TablesSection
 from applier.errors import ConfigError
 from tests.unit.commands.check.test_systems import followed, records
 from tests.unit.commands.check.world import World
