@@ -34,6 +34,12 @@ RELOAD = (
 )
 """The hint of errors after which the rows of a table can only come from upstream."""
 
+RESHAPED = (
+    "Set the keys of its pattern back; or load it in its new shape, with `applier load -c FILE --from DIR --tables "
+    "TABLE`."
+)
+"""The hint of errors of a table whose rows are of another shape than its pattern gives them."""
+
 
 class ApplierError(Exception):
     """Base of all errors raised on purpose.

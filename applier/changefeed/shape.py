@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
+
+from applier.changefeed.table import fold
 
 SHAPE = "applier-shape"
 """Table property: the shape that the rows of a table have, as `Shape.record`. It outlives the changefeed, whose own
@@ -19,9 +21,20 @@ class Shape:
 
     Attributes:
         pattern: The pattern under [tables] that it stands in, for messages.
+        exclude: Columns that the table does not get, as TiDB compares names.
     """
 
     pattern: str = field(default="", compare=False)
+    exclude: frozenset[str] = frozenset()
+
+    def excludes(self, column: str) -> bool:
+        """Whether the table does not get a column of upstream."""
+        return bool(self.exclude) and fold(column) in self.exclude
+
+    def only_lacks_more(self, record: str) -> bool:
+        """Whether a table of another record gets this shape if columns are dropped."""
+        former = frozenset(json.loads(record or "{}").get("exclude", ()))
+        return former < self.exclude and replace(self, exclude=former).record == record
 
     @property
     def record(self) -> str:

@@ -41,6 +41,9 @@ _FIXED: dict[str, pa.DataType] = {
 OPEN = {"string": "text or bytes", "int64": "signed or unsigned numbers"}
 """Types of columns whose rows leave open which of several TiDB types they have, and what their values may be."""
 
+VIRTUAL = "virtual"
+"""`Column.generated` of virtual columns."""
+
 DATE_TYPES = frozenset({"date", "datetime", "timestamp"})
 """Types whose zero and partial dates (`0000-00-00`, `2020-00-00`) have no Iceberg value."""
 
@@ -75,6 +78,22 @@ class TypeRules:
     def shape_of(self, name: TableName) -> Shape:
         """What the rows of an upstream table are to be."""
         return most_specific(self.shapes, name) or _UPSTREAM
+
+    def takes(self, name: TableName, column: Column) -> bool:
+        """Whether the values of a column go into the Iceberg table of an upstream table: not those of an excluded one,
+        nor of a virtual generated one, which no protocol carries.
+        """
+        return column.generated != VIRTUAL and not self.shape_of(name).excludes(column.name)
+
+    def lacks(self, name: TableName, column: Column) -> bool:
+        """Whether the Iceberg table of an upstream table does not get a column when it is made or the column comes."""
+        is_omitted = column.generated == VIRTUAL and self.virtual_columns == "omit"
+        return is_omitted or self.shape_of(name).excludes(column.name)
+
+    @property
+    def hides(self) -> bool:
+        """Whether values of some tables must not be seen, in messages that are set aside either."""
+        return any(shape.exclude for _, shape in self.shapes)
 
     def zero_date_policy(self, path: str) -> Literal["null", "stop", "string"]:
         """What zero dates become in the column `database.table.column`."""

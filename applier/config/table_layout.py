@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -12,6 +12,7 @@ from pydantic import Field, model_validator
 
 from applier.changefeed.shape import Shape
 from applier.changefeed.table import fold
+from applier.config.columns_section import ColumnsSection
 from applier.config.section import Section, nearest, refuse
 
 _TIMES = ("year", "month", "day", "hour")
@@ -68,6 +69,7 @@ class TableLayout:
     properties: Mapping[str, str] = field(default_factory=dict)
     metadata: tuple[RowMetadata, ...] = ()
     pattern: str = ""
+    shape: Shape = field(default_factory=Shape)
 
 
 def partition_fields(texts: Sequence[str]) -> tuple[PartitionField, ...]:
@@ -157,14 +159,22 @@ class LayoutSection(Section):
     follow rows by it see an update (docs/shapes.md). Default: an updated row is a new one, and existing tables stay as
     they are."""
 
+    columns: ColumnsSection = ColumnsSection()
+    """What becomes of single columns, in a section of its own: `[tables."shop.orders".columns]`."""
+
     @model_validator(mode="after")
     def _check(self) -> LayoutSection:
-        problems = {}
-        for key, read in {"partition_by": partition_fields, "sort_by": sort_fields}.items():
+        problems, shape = {}, self.shape("")
+        readers: dict[str, Callable[[Sequence[str]], Sequence[PartitionField | SortField]]]
+        readers = {"partition_by": partition_fields, "sort_by": sort_fields}
+        for key, read in readers.items():
             try:
-                read(getattr(self, key) or ())
+                named = [each.column for each in read(getattr(self, key) or ())]
             except ValueError as error:
                 problems[key] = str(error).removeprefix(f"{key} ")
+                continue
+            if gone := [column for column in named if shape.excludes(column)]:
+                problems[key] = f"names column {gone[0]}, which columns.exclude leaves out of the table"
         own = sorted(key for key in self.properties if key.startswith("applier"))
         if own:
             problems["properties"] = f"{own[0]} is set by applier alone"
@@ -179,8 +189,9 @@ class LayoutSection(Section):
             None if self.sort_by is None else sort_fields(self.sort_by),
             {**self.properties, **({ROW_IDS: self.row_ids} if self.row_ids else {})},
             tuple(dict.fromkeys(self.metadata)),
+            shape=self.shape(""),
         )
 
     def shape(self, pattern: str) -> Shape:
         """What the rows of these tables are to be."""
-        return Shape(pattern)
+        return Shape(pattern, frozenset(map(fold, self.columns.exclude)))

@@ -185,10 +185,22 @@ class WindowApplier:
             completeness.doubt(self.state, lacking, Reason(Why.LETTERS))
 
     def hold_to_checkpoint(self, names: Iterable[TableName]) -> None:
-        """Park those of some tables that others have dropped, replaced or rolled back, or stop for the first."""
+        """Park those of some tables that others have dropped, replaced or rolled back, or whose rows are of another
+        shape than the configuration gives them; or stop for the first.
+        """
         for name in names:
-            if name not in self.state.parked and (damage := self.targets.damage(name)) is not None:
+            if name in self.state.parked:
+                continue
+            damage = self.targets.damage(name) or self._reshaped(name)
+            if damage is not None:
                 self.set_apart({name: damage}, Why.TABLE)
+
+    def _reshaped(self, name: TableName) -> TableMismatch | None:
+        """Why a table cannot be brought into the shape that the configuration gives its rows."""
+        version, writer = self.state.tables.get(name), self.targets.writer(name)
+        if version is None or writer is None or writer.known is None:
+            return None
+        return self.targets.maker.reshaped(writer, version, is_brought=True)
 
     def _give_up_lacking(self) -> None:
         """Park tables that lack what they had; nothing shows their place in the feed."""

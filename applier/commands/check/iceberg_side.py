@@ -20,7 +20,7 @@ from applier.errors import TableMismatch, TerminalError
 from applier.sink.commit.stamp import CHANGEFEED
 from applier.sink.control.tables import TABLE_VERSIONS
 from applier.sink.evolve.plan import Evolution, plan
-from applier.sink.evolve.row_columns import absent_from, columns_of_new, supplied
+from applier.sink.evolve.row_columns import absent_from, columns_of_new, refuse_excluded_key, supplied
 from applier.sink.evolve.steps import ConvertField
 from applier.sink.format.types import Field, iceberg_type, type_text
 from applier.sink.write.file_writer import check_columns
@@ -111,10 +111,11 @@ class Replicas:
         misfit = replace(report, verdict="does not fit")
         try:
             table = self.table(version.name)
+            refuse_excluded_key(version, self.config.type_rules)
         except TableMismatch as error:
             return replace(misfit, reasons=(error.what,), ways_out=self._ways_out(version.name, [error.hint]))
         if table is None:
-            made = columns_of_new(version, omit=self.config.type_rules.virtual_columns == "omit")
+            made = columns_of_new(version, self.config.type_rules)
             columns = tuple(self._column(version, column, None) for column in made)
             bad = _reasons(columns)
             return replace(misfit if bad else report, exists=False, columns=columns, reasons=bad or (_MADE,))
@@ -142,7 +143,7 @@ class Replicas:
 
     def _columns(self, version: TableVersion, table: LakeTable) -> tuple[ColumnReport, ...]:
         """The columns of both sides; one that only the Iceberg table has, and that is required, would get no value."""
-        absent = absent_from(version, table.schema.names)
+        absent = absent_from(version, table.schema.names, self.config.type_rules)
         found = [self._column(version, column, table) for column in version.columns if column.name not in absent]
         for extra in table.schema.upstream:
             if version.column(extra.name) is None:

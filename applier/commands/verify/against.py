@@ -119,12 +119,12 @@ class Upstream:
         Dumpling writes six digits of a FLOAT, and leaves stored generated columns out.
         """
         reader = reader_of(self.export, self.form, version, rules)
-        held = [column for column in version.columns if column.generated != "virtual"]
+        held = [column for column in version.columns if rules.takes(version.name, column)]
         left = set[str]()
         if isinstance(reader, PartReader):
             files = self.export.files.get(version.name, ())
             left |= {column.name for column in held if column.type.name == "float"}
-            left |= set(missing(version, reader.columns(files[0]) if files else ()))  # type: ignore[arg-type]
+            left |= set(missing(version, reader.columns(files[0]) if files else (), rules))  # type: ignore[arg-type]
         kept = [column for column in held if column.name not in left]
         return reader, kept, tuple(sorted(left))
 

@@ -7,6 +7,7 @@ import shlex
 from collections.abc import Sequence
 
 from applier.changefeed.table import Column, TableName, TableVersion, fold
+from applier.changefeed.types import TypeRules
 from applier.decode.dump.csv_form import CsvForm
 from applier.decode.dump.csv_rows import read_names
 from applier.decode.dump.export import File
@@ -59,17 +60,16 @@ def declared(names: Sequence[str] | None, version: TableVersion) -> tuple[str, .
     return tuple(found)
 
 
-def kept(version: TableVersion, names: Sequence[str]) -> list[Column]:
-    """The columns of a file that its table holds: virtual generated ones have no values in any feed."""
+def kept(version: TableVersion, names: Sequence[str], rules: TypeRules) -> list[Column]:
+    """The columns of a file whose values its table takes."""
     found = [column for name in names if (column := version.column(name)) is not None]
-    return [column for column in found if column.generated != "virtual"]
+    return [column for column in found if rules.takes(version.name, column)]
 
 
-def missing(version: TableVersion, columns: Sequence[str]) -> tuple[str, ...]:
+def missing(version: TableVersion, columns: Sequence[str], rules: TypeRules) -> tuple[str, ...]:
     """Stored generated columns of a table that a file does not hold: nothing else can give their values."""
-    return tuple(
-        column.name for column in version.columns if column.generated == "stored" and column.name not in columns
-    )
+    stored = (column for column in version.columns if column.generated == "stored" and column.name not in columns)
+    return tuple(column.name for column in stored if rules.takes(version.name, column))
 
 
 def export_of_missing(name: TableName, tso: int) -> str:

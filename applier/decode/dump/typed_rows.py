@@ -73,7 +73,7 @@ def typed(rows: pa.Table, version: TableVersion, rules: TypeRules, form: str | N
         ValueRefused: A value does not fit its column.
         ValueError: Bytes are not written in the form.
     """
-    wire, columns = replace(WIRE, zone=zone), kept(version, rows.column_names)
+    wire, columns = replace(WIRE, zone=zone), kept(version, rows.column_names, rules)
     found = []
     for column in columns:
         values: Any = rows[column.name].combine_chunks()
@@ -119,7 +119,7 @@ def read_parquet(raw: Any, version: TableVersion, rules: TypeRules) -> Iterator[
     file = pq.ParquetFile(raw)
     own = file.schema_arrow.names
     names = dict(zip(declared(own, version), own, strict=True))
-    columns = kept(version, [*names])
+    columns = kept(version, [*names], rules)
     _refuse_rounded(file, columns, names)
     for batch in file.iter_batches(BATCH_ROWS, columns=[names[column.name] for column in columns]):
         found = [_converted(batch[names[column.name]], column, version, rules) for column in columns]

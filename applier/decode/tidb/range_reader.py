@@ -45,8 +45,8 @@ class RangeReader:
 
     @property
     def columns(self) -> tuple[Column, ...]:
-        """Columns whose values are read: virtual generated ones have no values in any feed."""
-        return tuple(column for column in self.version.columns if column.generated != "virtual")
+        """Columns whose values are read."""
+        return tuple(column for column in self.version.columns if self.rules.takes(self.version.name, column))
 
     def query(self, part: TableRange, more: Sequence[str] = ()) -> str:
         """What shows the rows of a range, sorted; with more columns, behind their own, if names of any are given."""

@@ -140,7 +140,7 @@ class Batch:
         """
         schema = table.schema
         # Rows of Avro hold virtual columns that the table lacks, as NULL.
-        absent = absent_from(now, schema.names)
+        absent = absent_from(now, schema.names, rules or TypeRules())
         dated = self.is_dated
         # What neither the table nor its newest version has was dropped after these rows.
         held = {*schema.names, *(column.name for column in now.columns)}

@@ -47,7 +47,7 @@ class Generated:
             Inexact: The exact values of one are not certain.
             ValueRefused: A value does not fit its column.
         """
-        for name in missing(self.version, rows.column_names):
+        for name in missing(self.version, rows.column_names, self.rules):
             column = self.version.column(name)
             assert column is not None  # noqa: S101 - it is one of the table
             values = _texts(self.expression(name), rows).combine_chunks()
@@ -69,6 +69,8 @@ class Generated:
             column = self.version.column(own)
             if column is None or (own != name and column.generated) or column.type.name not in _NUMBERS | _TEXTS:
                 raise Inexact(f"column {name} is made of column {own}, which is neither a whole number nor text")
+            if own != name and not self.rules.takes(self.version.name, column):
+                raise Inexact(f"column {name} is made of column {own}, which is excluded")
         return node
 
 

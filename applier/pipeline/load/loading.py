@@ -160,7 +160,7 @@ class Loader:
         if isinstance(reader, RangeReader) or not files:
             return
         try:
-            for name in missing(version, reader.columns(cast("File", files[0]))):
+            for name in missing(version, reader.columns(cast("File", files[0])), generated.rules):
                 generated.expression(name)
         except Inexact as error:
             what = f"The export lacks a stored generated column of table {version.name}, and {error}."
@@ -189,7 +189,8 @@ class Loader:
         mark = mark_of(self.export, name)
         fresh = LoadRecord(name, tso, 0, len(files), described, partitioning, not files, form, bounds, mark)
         begun = None if load is None else msgspec.structs.replace(load, files=0, is_unique=not files)
-        if writer is not None and load is not None and begun == fresh:
+        is_shaped = writer is not None and targets.maker.reshaped(writer, version) is None
+        if writer is not None and load is not None and begun == fresh and is_shaped:
             return writer, load
         if writer is not None:
             targets.catalog.drop(targets.identifier(name))

@@ -140,6 +140,14 @@ class Typing:
     wire: WireForm
     rules: TypeRules
 
+    @property
+    def _columns(self) -> Sequence[Column]:
+        """Those whose values leave the task; a table with an excluded key column is refused before it is written."""
+        columns, shape = self.version.columns, self.rules.shape_of(self.version.name)
+        if not shape.exclude:
+            return columns
+        return [column for column in columns if column.name in self.version.key or not shape.excludes(column.name)]
+
     def table(self, meta: pa.Table, values: Values) -> tuple[pa.Table, int]:
         """Append the own columns of the table to `KEYED_SCHEMA` or `KEYLESS_SCHEMA`; also how many zero dates were met.
 
@@ -147,7 +155,7 @@ class Typing:
             ValueRefused: A value does not fit its column.
         """
         zero_dates = 0
-        for column in self.version.columns:
+        for column in self._columns:
             if column.name in values:
                 array, zeros = to_column(values[column.name], column, self.version, self.wire, self.rules)
                 meta = meta.append_column(column.name, array)
@@ -157,7 +165,7 @@ class Typing:
     def refused(self, meta: pa.Table, values: Values) -> Iterator[tuple[int, int, ValueRefused]]:
         """Partition, offset and reason of each row with a value that does not fit; the first one's reason counts."""
         found: dict[int, ValueRefused] = {}
-        for column in self.version.columns:
+        for column in self._columns:
             if column.name in values:
                 for row, error in self._refused(values[column.name], column, 0):
                     found.setdefault(row, error)

@@ -13,7 +13,7 @@ from applier.changefeed.completeness import LIVE, Completeness, Why, incomplete
 from applier.changefeed.event import SchemaChange
 from applier.changefeed.table import TableName, TableVersion, fold
 from applier.ddl.actions import DropPartitions, ExchangePartition, RecoverTable, TruncatePartitions, kind
-from applier.errors import RELOAD, SchemaChangeRefused
+from applier.errors import RELOAD, RESHAPED, SchemaChangeRefused
 from applier.pipeline.schema_changes import moved_names
 from applier.pipeline.state import State
 from applier.pipeline.tables.ddl_stamp import (
@@ -86,6 +86,7 @@ class RowDdlApplier:
         on which the first commit was made.
         """
         table, other = self._exchanging(change, action.table), self._exchanging(change, action.other)
+        self.targets.maker.refuse_other_shape(table.table, action.other)
         chosen = self._chosen(change, action.table, [action.partition])
         if not is_in(table.known, change):
             self._refuse_absent(chosen, action.table, table)
@@ -112,7 +113,12 @@ class RowDdlApplier:
         version = self.state.tables.get(table)
         if version is None:
             raise SchemaChangeRefused(f"The columns of table {table} are not known: {shown(change.sql)}.", RELOAD)
-        return rows_of(version, self.state.tables.partitioning(table), names)
+        found = rows_of(version, self.state.tables.partitioning(table), names)
+        shape = self.targets.maker.rules.shape_of(table)
+        if gone := [column for column in found.columns if shape.excludes(column)]:
+            what = f"Table {table} is partitioned by column {gone[0]}, which `exclude` leaves out: {shown(change.sql)}."
+            raise SchemaChangeRefused(what, RESHAPED)
+        return found
 
     def _refuse_absent(self, chosen: PartitionRows, name: TableName, writer: TableWriter) -> None:
         """A column that no row has a value of may be NULL everywhere, or may not be in the feed at all."""

@@ -8,27 +8,24 @@ from dataclasses import dataclass, field
 import pyarrow as pa
 
 from applier.changefeed.shape import SHAPE
-from applier.changefeed.table import Column, TableVersion
+from applier.changefeed.table import Column, TableName, TableVersion
 from applier.changefeed.types import TypeRules, column_arrow_type
 from applier.config.table_layout import TableLayout
 from applier.config.tables import TablesSection
-from applier.errors import TableMismatch
+from applier.errors import RESHAPED, SchemaChangeRefused, TableMismatch
 from applier.pipeline.scan.window_scan import Doubted
 from applier.pipeline.tables.changefeed import FILTERED
-from applier.sink.evolve.row_columns import columns_of_new, supplied
+from applier.sink.evolve.row_columns import absent_from, columns_of_new, refuse_excluded_key, supplied
 from applier.sink.format import row_metadata
 from applier.sink.format.layout import fitted
 from applier.sink.format.types import iceberg_type
+from applier.sink.iceberg.layout import change_to
 from applier.sink.iceberg.table import Table
 from applier.sink.upkeep import properties_of_new
 from applier.sink.write.file_writer import check_columns
 from applier.sink.write.table_writer import TableWriter
 
 _EMPTY = "Empty it with TRUNCATE TABLE in your engine, or drop it, then start `applier run -c FILE` again."
-_RESHAPE = (
-    "Set the keys of its pattern back; or load it in its new shape, with `applier load -c FILE --from DIR --tables "
-    "TABLE`."
-)
 _LOAD = "Load it with `applier load -c FILE --from DIR --tables TABLE`."
 _KEEP = (
     "Or, if it holds what its upstream table has as far as `applier status -c FILE` says, keep its rows: stop `run`, "
@@ -79,8 +76,7 @@ class TableMaker:
         """
         key = version.key
         doubts = {FILTERED: "true"} if self.doubted is None or version.name in self.doubted else {}
-        omit = self.rules.virtual_columns == "omit"
-        upstream = [self._column(version, column) for column in columns_of_new(version, omit=omit)]
+        upstream = [self._column(version, column) for column in columns_of_new(version, self.rules)]
         table, layout = str(version.name), self.settings.layout_of(version.name) or TableLayout()
         row_metadata.refuse_taken(table, layout.metadata, [column.name for column in upstream])
         columns = pa.schema([*upstream, *row_metadata.columns(layout.metadata)])
@@ -100,11 +96,33 @@ class TableMaker:
         record = self.rules.shape_of(version.name).record
         return {SHAPE: record} if record else {}
 
-    def _reshaped(self, writer: TableWriter, version: TableVersion) -> TableMismatch | None:
-        if (writer.table.setting(SHAPE) or "") == self.rules.shape_of(version.name).record:
-            return None
+    def reshaped(self, writer: TableWriter, version: TableVersion, *, is_brought: bool = False) -> TableMismatch | None:
+        """Why the rows of a table are of another shape than the configuration gives them; None if they are not.
+
+        A table that only loses columns `is_brought` into its shape by a change of its metadata, at a start.
+        """
+        shape, record = self.rules.shape_of(version.name), writer.table.setting(SHAPE) or ""
+        try:
+            refuse_excluded_key(version, self.rules)
+            if record == shape.record:
+                return None
+            if is_brought and shape.only_lacks_more(record):
+                change_to(writer.table, self.settings.layout_of(version.name) or TableLayout())
+                return None
+        except TableMismatch as error:
+            return error
         what = f"Table {writer.table} holds rows of another shape than its pattern under [tables] gives them now."
-        return TableMismatch(what, _RESHAPE)
+        return TableMismatch(what, RESHAPED)
+
+    def refuse_other_shape(self, table: Table, name: TableName) -> None:
+        """Refuse to let the rows of an Iceberg table be those of an upstream table.
+
+        Raises:
+            SchemaChangeRefused: The configuration gives that one rows of another shape.
+        """
+        if (table.setting(SHAPE) or "") != self.rules.shape_of(name).record:
+            what = f"Rows of table {table} become those of table {name}, to which [tables] gives another shape."
+            raise SchemaChangeRefused(what, RESHAPED)
 
     def _column(self, version: TableVersion, column: Column) -> pa.Field[pa.DataType]:
         kind = column_arrow_type(version.name, column, self.rules)
@@ -119,16 +137,21 @@ class TableMaker:
     def is_of(self, writer: TableWriter, version: TableVersion) -> bool:
         """Whether a table has the very columns that a new one gets."""
         schema = writer.table.schema
-        columns = columns_of_new(supplied(version, schema), omit=self.rules.virtual_columns == "omit")
+        columns = columns_of_new(supplied(version, schema), self.rules)
         wanted = {column.name: column_arrow_type(version.name, column, self.rules) for column in columns}
         return wanted == {found.name: found.arrow for found in schema.upstream}
 
     def misfit(self, writer: TableWriter, version: TableVersion) -> TableMismatch | None:
         """Why rows of a table, or one of its columns, are not what the rules make of upstream's; None if all are."""
-        if (reshaped := self._reshaped(writer, version)) is not None:
+        if (reshaped := self.reshaped(writer, version)) is not None:
             return reshaped
         schema = writer.table.schema
-        held = [column for column in supplied(version, schema).columns if schema.field(column.name) is not None]
+        absent = absent_from(version, schema.names, self.rules)
+        held = [
+            column
+            for column in supplied(version, schema).columns
+            if column.name not in absent and schema.field(column.name) is not None
+        ]
         wanted = [pa.field(column.name, column_arrow_type(version.name, column, self.rules)) for column in held]
         try:
             check_columns(str(writer.table), pa.schema(wanted), schema)
@@ -140,16 +163,16 @@ class TableMaker:
         """Check that a table which no applier has written yet fits; its first commit says that it was adopted.
 
         Raises:
-            TableMismatch: A column is missing or has another type.
+            TableMismatch: A column is missing or has another type; or rows are of another shape, in any table.
         """
+        if (reshaped := self.reshaped(writer, version)) is not None:
+            raise reshaped
         if writer.known is not None:
             return
-        if (reshaped := self._reshaped(writer, version)) is not None:
-            raise reshaped
         for column in supplied(version, writer.table.schema).columns:
             found = writer.table.schema.field(column.name)
             wanted = column_arrow_type(version.name, column, self.rules)
-            if column.generated != "virtual" and (found is None or found.arrow != wanted):
+            if self.rules.takes(version.name, column) and (found is None or found.arrow != wanted):
                 has = "is missing" if found is None else f"is {found.type}"
                 needs = iceberg_type(wanted)
                 what = f"Table {writer.table} cannot be adopted: column {column.name} {has}, upstream it needs {needs}."

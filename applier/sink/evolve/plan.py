@@ -13,15 +13,16 @@ from dataclasses import dataclass, replace
 import pyarrow as pa
 
 from applier.changefeed.table import UNKNOWN_DEFAULT, Column, ColumnType, TableVersion
-from applier.changefeed.types import DATE_TYPES, TypeRules, column_arrow_type
+from applier.changefeed.types import DATE_TYPES, VIRTUAL, TypeRules, column_arrow_type
 from applier.ddl import actions as ddl
 from applier.ddl.actions import Action
+from applier.errors import RESHAPED, TableMismatch
 from applier.sink.evolve import steps as evolve
 from applier.sink.evolve.casts import cast as casts
 from applier.sink.evolve.casts.cast import family, is_lossless
 from applier.sink.evolve.column_mapping import ColumnMapping, lineage, moves
 from applier.sink.evolve.defaults import filled
-from applier.sink.evolve.row_columns import VIRTUAL, absent_from
+from applier.sink.evolve.row_columns import absent_from, refuse_excluded_key
 from applier.sink.evolve.steps import Refusal
 from applier.sink.evolve.upstream_rows import UpstreamRows
 from applier.sink.format.row_metadata import TAKEN
@@ -98,7 +99,10 @@ def plan(
     The actions are those of the statement on this table; () where the protocol carries schemas only. The schema is that
     of the Iceberg table; None where it is not at hand.
     """
-    before, after = _stored(before, after, actions, rules, None if schema is None else schema.names)
+    found = lineage(before, after, actions)
+    if (crossing := _crossing(found, before, after, rules)) is not None:
+        return Evolution(refused=crossing)
+    before, after = _stored(before, after, found, rules, None if schema is None else schema.names)
     if schema is not None and (taken := schema.taken(column.name for column in after.columns)):
         return Evolution(refused=Refusal(f"Column {taken[0]} has the name of a column that applier added.", TAKEN))
     try:
@@ -107,17 +111,38 @@ def plan(
         return Evolution(refused=Refusal(f"A column cannot be mapped: {error}"))
 
 
+def _crossing(found: ColumnMapping, before: TableVersion, after: TableVersion, rules: TypeRules) -> Refusal | None:
+    """Why columns that the configuration excludes do not let a table follow its upstream."""
+    was, now = rules.shape_of(before.name), rules.shape_of(after.name)
+    if not was.exclude and not now.exclude:
+        return None
+    try:
+        refuse_excluded_key(after, rules)
+    except TableMismatch as error:
+        return Refusal(f"{error.what}.", error.hint)
+    pairs = [(old.name, new.name) for old, new in found.pairs if old is not None]
+    pairs += [(old, new) for old in found.unexplained_dropped for new in found.unexplained_added if was.excludes(old)]
+    for old, new in pairs:
+        if was.excludes(old) != now.excludes(new):
+            what = (
+                f"`exclude` leaves out column {old} and not {new}, and the one became, or may have become, the other."
+            )
+            if now.excludes(new):
+                what = f"`exclude` leaves out column {new} and not {old}, and the one was the other."
+            return Refusal(what, RESHAPED)
+    return None
+
+
 def _stored(
-    before: TableVersion, after: TableVersion, actions: Sequence[Action], rules: TypeRules, held: Collection[str] | None
+    before: TableVersion, after: TableVersion, found: ColumnMapping, rules: TypeRules, held: Collection[str] | None
 ) -> tuple[TableVersion, TableVersion]:
-    """Both versions without the virtual columns that the Iceberg table lacks, or does not get if they are omitted."""
-    found = lineage(before, after, actions)
-    absent = absent_from(before, held) if held is not None else set()
-    omit = rules.virtual_columns == "omit"
+    """Both versions without the columns that the Iceberg table lacks, or does not get."""
+    absent = absent_from(before, held if held is not None else {c.name for c in before.columns}, rules)
+    omit, shape = rules.virtual_columns == "omit", rules.shape_of(after.name)
     left_out = {
         new.name
         for old, new in found.pairs
-        if _is_virtual(new, found) and (omit if old is None else old.name in absent)
+        if shape.excludes(new.name) or (_is_virtual(new, found) and (omit if old is None else old.name in absent))
     }
     return _without(before, absent), _without(after, left_out)
 

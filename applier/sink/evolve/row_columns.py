@@ -1,6 +1,7 @@
 """Fits rows and their versions to the columns of an Iceberg table: what no message of some protocols carries.
 
-- Virtual generated columns: a column of theirs would show NULL where upstream has a value.
+- Virtual generated columns, and those that the user excludes: a column of theirs would show NULL where upstream has a
+  value.
 - The precision of a decimal and the length of a bit column, in rows of Open and Canal-JSON: a table that was loaded
   before the feed begins has both.
 - Columns that were added since, in rows of an older writer schema. A feed without DDL messages shows a new column by
@@ -18,14 +19,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from applier.changefeed.table import Column, ColumnType, TableName, TableVersion, fingerprint
-from applier.changefeed.types import TypeRules
+from applier.changefeed.types import VIRTUAL, TypeRules
 from applier.errors import SchemaChangeRefused, TableMismatch
 from applier.sink.evolve.casts.cast import family, wider
 from applier.sink.evolve.defaults import filled
 from applier.sink.format.types import Chunks, Field, TableSchema, iceberg_type
-
-VIRTUAL = "virtual"
-"""`Column.generated` of virtual columns."""
 
 _VALUE_ID = (1 << 31) - 1
 """The lower half of a version number of Avro."""
@@ -44,18 +42,39 @@ _MOST_BITS = 63
 """Bits that an Iceberg `long` takes without a sign."""
 
 
-def columns_of_new(version: TableVersion, *, omit: bool) -> tuple[Column, ...]:
-    """Columns that a new Iceberg table gets."""
+def columns_of_new(version: TableVersion, rules: TypeRules) -> tuple[Column, ...]:
+    """Columns that a new Iceberg table gets.
+
+    Raises:
+        TableMismatch: An excluded column is part of the key.
+    """
+    refuse_excluded_key(version, rules)
     return tuple(
-        column
-        for column in version.columns
-        if not (omit and column.generated == VIRTUAL and column.name not in version.key)
+        column for column in version.columns if column.name in version.key or not rules.lacks(version.name, column)
     )
 
 
-def absent_from(version: TableVersion, held: Collection[str]) -> set[str]:
-    """Names of the virtual columns that an Iceberg table with some columns does not have."""
-    return {column.name for column in version.columns if column.generated == VIRTUAL and column.name not in held}
+def refuse_excluded_key(version: TableVersion, rules: TypeRules) -> None:
+    """Refuse to leave out a column that tells rows apart.
+
+    Raises:
+        TableMismatch: An excluded column is part of the key.
+    """
+    shape = rules.shape_of(version.name)
+    if named := [name for name in version.key if shape.excludes(name)]:
+        what = f"Column {named[0]} of table {version.name} is part of its key, which no table is without"
+        hint = f'Take it off `exclude` of [tables."{shape.pattern}".columns], and start `applier run -c FILE` again.'
+        raise TableMismatch(what, hint)
+
+
+def absent_from(version: TableVersion, held: Collection[str], rules: TypeRules) -> set[str]:
+    """Names of the columns that an Iceberg table with some columns lacks rightly: virtual and excluded ones."""
+    shape = rules.shape_of(version.name)
+    return {
+        column.name
+        for column in version.columns
+        if shape.excludes(column.name) or (column.generated == VIRTUAL and column.name not in held)
+    }
 
 
 def with_virtual(version: TableVersion, known: TableVersion) -> TableVersion:
@@ -241,7 +260,7 @@ def with_added(
         return rows
     for column in table.columns:
         found = schema.field(column.name)
-        if found is not None and column.generated != VIRTUAL and version.column(column.name) is None:
+        if found is not None and rules.takes(table.name, column) and version.column(column.name) is None:
             value, doubt = filled(column, found.arrow, of_schemas(rules), f"{table.name}.{column.name}")
             if doubt is not None:
                 raise doubt.of(table.name)

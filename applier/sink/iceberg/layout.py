@@ -8,9 +8,11 @@ from typing import Any
 
 import pyarrow as pa
 
+from applier.changefeed.shape import SHAPE, Shape
 from applier.config.table_layout import ROW_IDS, PartitionField, RowMetadata, SortField, TableLayout
-from applier.errors import TableMismatch
+from applier.errors import RESHAPED, TableMismatch
 from applier.runtime import failpoints
+from applier.sink.commit.foreign_commits import own_columns
 from applier.sink.format import row_metadata
 from applier.sink.format.layout import fitted, partition_name
 from applier.sink.format.types import DOC, iceberg_type
@@ -29,6 +31,8 @@ class LayoutChange:
         sort: The new sort order; None where it stays.
         properties: Properties to set.
         metadata: Columns to add that say where each row comes from.
+        dropped: Columns of upstream to drop, as the configuration excludes them.
+        shape: The record of the shape that the rows have then; None where it stays.
     """
 
     removed: Mapping[str, PartitionField] = field(default_factory=dict)
@@ -36,6 +40,8 @@ class LayoutChange:
     sort: tuple[SortField, ...] | None = None
     properties: Mapping[str, str] = field(default_factory=dict)
     metadata: tuple[RowMetadata, ...] = ()
+    dropped: tuple[str, ...] = ()
+    shape: str | None = None
 
     def __str__(self) -> str:
         parts = []
@@ -49,6 +55,8 @@ class LayoutChange:
             parts.append(", ".join(f"{key} = {value}" for key, value in sorted(self.properties.items())))
         if self.metadata:
             parts.append(f"with {', '.join(self.metadata)}")
+        if self.shape is not None:
+            parts.append(f"without {', '.join(self.dropped)}" if self.dropped else "with the shape of its pattern")
         return "; ".join(parts)
 
     @property
@@ -79,8 +87,27 @@ def change_to(table: Table, layout: TableLayout) -> LayoutChange | None:
         sort=None if wanted.sort == table.file_layout.sort else wanted.sort,
         properties={key: value for key, value in wanted.properties.items() if known.get(key) != value},
         metadata=missing,
+        **_excluded(table, layout.shape, wanted.sort),
     )
     return found if str(found) else None
+
+
+def _excluded(table: Table, shape: Shape, sort: Sequence[SortField] | None) -> dict[str, Any]:
+    """The columns that a table loses to get a shape, where it has another one that this is enough for."""
+    record = table.properties.get(SHAPE, "")
+    if not shape.only_lacks_more(record):
+        return {}
+    gone = [found for found in table.schema.upstream if shape.excludes(found.name)]
+    ids, names = {found.id for found in gone}, {found.name for found in gone}
+    # Iceberg lists no file of a former spec whose column is gone.
+    used = {part["source-id"] for spec in table.specs_json for part in spec["fields"]} & ids
+    kept = table.file_layout.sort if sort is None else sort
+    used |= {found.id for found in gone if found.name in {each.column for each in kept or ()}}
+    if used:
+        named = ", ".join(found.name for found in gone if found.id in used)
+        what = f"Table {table} cannot lose column {named}: it is, or was, partitioned by it, or is sorted by it"
+        raise TableMismatch(what, RESHAPED)
+    return {"dropped": tuple(sorted(names)), "shape": shape.record}
 
 
 def evolve(table: Table, change: LayoutChange) -> None:
@@ -101,6 +128,8 @@ def evolve(table: Table, change: LayoutChange) -> None:
                 replace_order(table, transaction, change.sort)
             if change.properties:
                 set_properties(transaction, change.properties)
+            if change.shape is not None:
+                _drop_columns(table, transaction, change.dropped, change.shape)
             failpoints.reach("layout-due")
             transaction.commitTransaction()
             failpoints.reach("layout-done")
@@ -118,6 +147,18 @@ def _add_columns(table: Table, transaction: Any, names: Sequence[RowMetadata]) -
         update.addColumn(column.name, kind, (column.metadata or {})[DOC].decode())
     update.commit()
     set_properties(transaction, row_metadata.entries([*table.schema.added, *names]))
+
+
+def _drop_columns(table: Table, transaction: Any, names: Sequence[str], shape: str) -> None:
+    """Drop columns in a transaction, with what says that applier did, and which shape the rows have now."""
+    own = {}
+    if names:
+        update = transaction.updateSchema()
+        for name in names:
+            update.deleteColumn(name)
+        update.commit()
+        own = own_columns(table, Table(table.java, transaction.table(), table.identifier))
+    set_properties(transaction, {SHAPE: shape, **own})
 
 
 def partition_of(table: Table) -> dict[str, PartitionField]:

@@ -70,7 +70,7 @@ def test_the_command_for_generated_columns_exports_them(
     form = form_of(before, section)
     for name, files in before.files.items():
         reader = PartReader(address, form, before.version(name), TypeRules())
-        assert missing(before.version(name), reader.columns(files[0])) == ('S"', "u", "d", "x")
+        assert missing(before.version(name), reader.columns(files[0]), TypeRules()) == ('S"', "u", "d", "x")
         for file in files:
             Path(file.path).unlink()
         # Their own options stay: the files of an export have one form. This one needs the header.
@@ -82,7 +82,7 @@ def test_the_command_for_generated_columns_exports_them(
     for name, table in made.items():
         reader = PartReader(address, form, after.version(name), TypeRules())
         assert after.files[name], name
-        assert missing(after.version(name), reader.columns(after.files[name][0])) == ()
+        assert missing(after.version(name), reader.columns(after.files[name][0]), TypeRules()) == ()
         found = [row for file in after.files[name] for rows, _ in reader.read(file) for row in rows.to_pylist()]
         assert expected.bag(found) == expected.bag(expected.rows(table)), name
 

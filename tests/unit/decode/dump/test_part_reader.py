@@ -143,7 +143,7 @@ def test_stored_columns_that_a_file_leaves_out_are_named(tmp_path: Path) -> None
     export = Export.find(address)
     ((table, files),) = export.files.items()
     reader = PartReader(address, CsvForm(), export.version(table), TypeRules())
-    assert missing(export.version(table), reader.columns(files[0])) == ("s",)
+    assert missing(export.version(table), reader.columns(files[0]), TypeRules()) == ("s",)
     command = export_of_missing(table, export.tso)
     assert "--sql 'SELECT * FROM `d`.`t`'" in command
     assert "--output-filename-template 'd.t.{{.Index}}'" in command

@@ -1,0 +1,214 @@
+"""Excluded columns: their values are in no file, through DDL, on living tables and where they tell rows apart."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from applier.changefeed.shape import SHAPE
+from applier.commands.plan.command import plan
+from applier.sink.iceberg.catalog import Catalog
+from tests.secret_watch import SecretWatch
+from tests.spark.feeds import read
+from tests.spark.world import Make, World
+
+pytestmark = pytest.mark.spark
+
+SECRET = "hush-7781"
+CREATE = "CREATE TABLE a (id BIGINT PRIMARY KEY, c VARCHAR(9), v VARCHAR(9))"
+
+
+def ask(world: World, *columns: str, pattern: str = "shop.*", **more: Any) -> None:
+    """Let tables lack columns."""
+    world.settings.setdefault("tables", {})[pattern] = {"columns": {"exclude": list(columns)}, **more}
+
+
+def shown(world: World, name: str = "a") -> list[dict[str, Any]]:
+    """The rows of a table, sorted, with their columns in order."""
+    return sorted(read(world.spark, (f"{world.name}__shop", name)).to_pylist(), key=str)
+
+
+def all_files(world: World, warehouse: Path) -> Iterator[Path]:
+    """The files of the lake that are of this changefeed: of its tables, and its control tables."""
+    folders = [path for path in (warehouse / "tables").iterdir() if world.name in path.name]
+    assert len(folders) > 1
+    return (path for folder in folders for path in folder.rglob("*") if path.is_file())
+
+
+@pytest.mark.parametrize("order", ["resolved", "offset"])
+def test_values_of_an_excluded_column_are_nowhere(
+    make: Make, warehouse: Path, order: str, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """Not in tables, control tables, catalog or logs; what cannot be read in it does no harm."""
+    world = make()
+    world.settings["changefeed"] = {"order": order}
+    ask(world, "C", "w")
+    world.ddl("CREATE TABLE a (id BIGINT PRIMARY KEY, c VARCHAR(9), w INT, v VARCHAR(9))")
+    world.put("a", 1, 2, 3, c=SECRET, w="1")
+    world.put("a", 4, c=SECRET, w=SECRET)
+    world.resolve()
+    logs = world.obey(f"applier run -c {world.path} --once --take-over")
+    world.put("a", 2, op="UPDATE", c=SECRET, w="2")
+    world.put("a", 3, op="DELETE", c=SECRET, w="2")
+    world.resolve()
+    logs += world.obey(f"applier run -c {world.path} --once --take-over")
+
+    values = {message["data"][0]["id"]: message["data"][0]["v"] for message in world.messages if message["data"]}
+    assert shown(world) == [{"id": key, "v": values[str(key)]} for key in (1, 2, 4)]
+    watch = SecretWatch({"value": SECRET})
+    for path in all_files(world, warehouse):
+        watch.look_into(path.read_bytes(), str(path))
+    watch.look((logs + "".join(capfd.readouterr())).encode(), "logs")
+    assert any(place.endswith(".parquet") for place in watch.places)
+    assert watch.found == set()
+
+
+def test_equal_rows_of_the_columns_that_are_left_are_equal_rows(make: Make) -> None:
+    """A table without a key holds as many rows as upstream; one goes for each that is deleted there."""
+    world = make()
+    ask(world, "c")
+    world.ddl("CREATE TABLE a (id BIGINT, c VARCHAR(9))")
+    kinds = {"id": "bigint", "c": "varchar(9)"}
+    for op, key, value in [*(("INSERT", 1, text) for text in "xyz"), ("DELETE", 1, "y"), ("INSERT", 2, "x")]:
+        row = {"id": str(key), "c": value}
+        message = {"table": "a", "type": op, "pkNames": None, "mysqlType": kinds, "sqlType": dict.fromkeys(row, 12)}
+        world.send({**message, "data": [row]})
+        world.resolve()
+        world.start()
+    assert shown(world) == [{"id": 1}, {"id": 1}, {"id": 2}]
+
+
+def test_ddl_of_an_excluded_column_does_nothing(make: Make) -> None:
+    """ADD, MODIFY and DROP; those of other columns in the same statement do."""
+    world = make()
+    ask(world, "c", "d")
+    world.ddl(CREATE)
+    world.put("a", 1, c="x")
+    for sql in (
+        "ALTER TABLE a MODIFY COLUMN c INT NOT NULL",
+        "ALTER TABLE a ADD COLUMN d INT NOT NULL DEFAULT 7 FIRST, ADD COLUMN w INT DEFAULT 8 AFTER c",
+        "ALTER TABLE a DROP COLUMN c",
+        "ALTER TABLE a RENAME COLUMN d TO c",
+    ):
+        world.ddl(sql)
+    world.resolve()
+    world.start()
+    assert world.table("a").state == "in step"
+    assert [list(row.items()) for row in shown(world)] == [[("id", 1), ("w", 8), ("v", shown(world)[0]["v"])]]
+
+
+@pytest.mark.parametrize(
+    ("sql", "because"),
+    [
+        ("RENAME COLUMN c TO w", "`exclude` leaves out column c and not w"),
+        ("RENAME COLUMN v TO d", "`exclude` leaves out column d and not v"),
+        ("DROP PRIMARY KEY, ADD PRIMARY KEY (id, c)", "Column c of table shop.a is part of its key"),
+    ],
+)
+def test_ddl_that_would_show_or_need_an_excluded_column_parks_its_table(make: Make, sql: str, because: str) -> None:
+    """Before a row with the new column is written; the configuration can be changed, and the way out is printed."""
+    world = make()
+    ask(world, "c", "d")
+    world.ddl(CREATE)
+    world.put("a", 1, c="x")
+    world.create("b")
+    world.ddl(f"ALTER TABLE a {sql}")
+    world.put("b", 1)
+    world.resolve()
+    assert because in str(plan(world.config).ddl)
+    world.start()
+    line = world.table("a")
+    assert (line.state, world.keys("b")) == ("parked", {1})
+    assert because in str(line.because)
+    assert "applier load" in str(line.way_out) or "Take it off `exclude`" in str(line.way_out)
+
+
+def test_a_key_column_cannot_be_excluded(make: Make) -> None:
+    """Its table is parked, by a name that says which key of the configuration to correct."""
+    world = make()
+    ask(world, "ID")
+    world.create("a")
+    world.put("a", 1)
+    world.resolve()
+    world.start()
+    line = world.table("a")
+    assert line.state == "parked"
+    assert "Column id of table shop.a is part of its key, which no table is without" in str(line.because)
+    assert 'Take it off `exclude` of [tables."shop.*".columns]' in str(line.way_out)
+    world.settings["tables"].clear()
+    world.start()
+    assert world.keys("a") == {1}
+
+
+def test_a_living_table_loses_the_column_at_the_next_start(make: Make, lake: Catalog) -> None:
+    """By a change of its metadata; off the list again, its rows lack the values, and it is parked."""
+    world = make()
+    world.ddl(CREATE)
+    world.put("a", 1, 2, c="x")
+    world.resolve()
+    world.start()
+    before = lake.load((f"{world.name}__shop", "a"))
+    assert before is not None
+    ask(world, "c")
+    (due,) = plan(world.config).layouts
+    assert due.change == "without c"
+    assert due.note.startswith("It costs a change of metadata: files of now, and older snapshots, hold the values")
+    world.start()
+    found = lake.load(before.identifier)
+    assert found is not None
+    assert (found.snapshot_id, sorted(found.schema.names)) == (before.snapshot_id, ["id", "v"])
+    assert found.properties[SHAPE] == '{"exclude": ["c"]}'
+    assert plan(world.config).layouts == []
+    last = world.put("a", 2, op="UPDATE", c="y")
+    world.put("a", 3, c="y")
+    world.resolve()
+    world.start()
+    assert world.table("a").state == "in step"
+    assert {row["id"] for row in shown(world)} == {1, 2, 3}
+    assert last
+
+    ask(world)
+    world.start()
+    line = world.table("a")
+    assert line.state == "parked"
+    assert "holds rows of another shape than its pattern under [tables] gives them now" in str(line.because)
+    assert "applier load" in str(line.way_out)
+    ask(world, "c")
+    world.start()
+    assert world.table("a").state == "in step"
+
+
+@pytest.mark.parametrize("layout", [{"partition_by": ["c"]}, {"sort_by": ["c"]}])
+def test_a_living_table_that_lies_by_the_column_is_parked(make: Make, layout: dict[str, Any]) -> None:
+    """Iceberg would list no file of it, or sort by nothing; the table keeps what it has until it is loaded."""
+    world = make()
+    ask(world, **layout)
+    world.ddl(CREATE)
+    world.put("a", 1, c="x")
+    world.resolve()
+    world.start()
+    ask(world, "c")
+    world.start()
+    line = world.table("a")
+    assert line.state == "parked"
+    assert "cannot lose column c: it is, or was, partitioned by it, or is sorted by it" in str(line.because)
+    assert shown(world)[0]["c"] == "x"
+
+
+def test_rows_do_not_move_to_a_table_of_another_shape(make: Make) -> None:
+    """A RENAME to a name of another pattern, whose rows would hold values that these lack."""
+    world = make()
+    ask(world, "c", pattern="shop.a")
+    world.ddl(CREATE)
+    world.put("a", 1, c="x")
+    world.ddl("RENAME TABLE a TO b")
+    world.put("b", 2, c="x")
+    world.resolve()
+    world.start()
+    line = world.table("b")
+    assert line.state == "parked"
+    assert "holds rows of another shape than its pattern under [tables] gives them now" in str(line.because)
+    assert [row["id"] for row in shown(world, "b")] == [1]
