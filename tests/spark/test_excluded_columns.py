@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -12,8 +13,9 @@ from applier.changefeed.shape import SHAPE
 from applier.commands.plan.command import plan
 from applier.sink.iceberg.catalog import Catalog
 from tests.secret_watch import SecretWatch
-from tests.spark.feeds import read
+from tests.spark.feeds import read, sql_name
 from tests.spark.world import Make, World
+from tests.unit.decode.dump import dumpling
 
 pytestmark = pytest.mark.spark
 
@@ -212,3 +214,57 @@ def test_rows_do_not_move_to_a_table_of_another_shape(make: Make) -> None:
     assert line.state == "parked"
     assert "holds rows of another shape than its pattern under [tables] gives them now" in str(line.because)
     assert [row["id"] for row in shown(world, "b")] == [1]
+
+
+def test_a_load_does_not_read_the_column_and_verify_does_not_compare_it(make: Make, tmp_path: Path) -> None:
+    """As a load brings a table back in its new shape, and as an export has other values in the column."""
+    world = make()
+    world.ddl("CREATE TABLE a (id BIGINT PRIMARY KEY, c INT, v VARCHAR(9))")
+    world.put("a", 1, c="1")
+    world.resolve()
+    world.start()
+    ask(world, "c")
+    world.start()
+    ask(world, "v")
+    world.start()
+    way_out = str(world.table("a").way_out)
+    folder, tso = tmp_path / "export", world.resolve()
+    folder.mkdir()
+    (folder / "metadata").write_text(dumpling.METADATA.replace("470606910897520641", str(tso)))
+    declared = "CREATE TABLE `a` (`id` bigint NOT NULL, `c` int, `v` varchar(9), PRIMARY KEY (`id`));\n"
+    (folder / "shop.a-schema.sql").write_text(declared)
+    (folder / "shop.a.000000000.csv").write_text('"id","c","v"\n1,5,"none"\n2,6,"none"\n')
+    world.obey(re.findall(r"`(applier load[^`]*)`", way_out.replace("DIR", str(folder)))[0])
+    world.start()
+    assert world.table("a").state == "in step"
+    assert shown(world) == [{"id": 1, "c": 5}, {"id": 2, "c": 6}]
+
+    ask(world, "v", "c")
+    world.start()
+    (folder / "shop.a.000000000.csv").write_text('"id","c","v"\n1,7,"other"\n2,8,"other"\n')
+    assert "equal" in world.obey(f"applier verify -c {world.path} --against {folder}")
+    assert shown(world) == [{"id": 1}, {"id": 2}]
+
+
+def test_rows_that_are_applied_again_lack_the_column_too(make: Make, lake: Catalog) -> None:
+    """By a backfill, and as a table that was parked comes back."""
+    world = make()
+    ask(world, "c")
+    world.ddl(CREATE)
+    world.put("a", 1, 2, c="x")
+    world.resolve()
+    world.start()
+    world.obey(f"applier park -c {world.path} --tables shop.a --why test")
+    world.put("a", 2, op="UPDATE", c="y")
+    world.resolve()
+    world.obey(f"applier resume -c {world.path} --tables shop.a")
+    world.start()
+    assert world.table("a").state == "in step"
+    rows = shown(world)
+    assert [(row["id"], sorted(row)) for row in rows] == [(1, ["id", "v"]), (2, ["id", "v"])]
+    world.spark.sql(f"DELETE FROM {sql_name((f'{world.name}__shop', 'a'))} WHERE id = 1")
+    world.obey(f"applier backfill -c {world.path} --from beginning --repair --take-over")
+    assert shown(world) == rows
+    found = lake.load((f"{world.name}__shop", "a"))
+    assert found is not None
+    assert found.properties[SHAPE] == '{"exclude": ["c"]}'

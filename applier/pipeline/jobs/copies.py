@@ -13,6 +13,7 @@ from applier.changefeed.applied_offsets import AppliedOffsets
 from applier.changefeed.completeness import Completeness
 from applier.changefeed.position import FeedPosition
 from applier.changefeed.route import Route
+from applier.changefeed.shape import SHAPE
 from applier.changefeed.table import TableName
 from applier.config import own_namespaces
 from applier.config.tables import TablesSection
@@ -142,7 +143,7 @@ class Copies:
         stamp = self.targets.feed.stamp(loaded.tso, {LOADED: loaded.to_json()})
         writer = self.targets.ensure(loaded.version, stamp)
         changed = f"of table {shown} have changed while table {name} was loaded."
-        if writer.table.schema_json != table.schema_json:
+        if writer.table.schema_json != table.schema_json or writer.table.setting(SHAPE) != table.setting(SHAPE):
             raise TableMismatch(f"The columns {changed}", "Load it again.")
         if writer.table.spec_json["fields"] != table.spec_json["fields"]:
             raise TableMismatch(f"The partition fields {changed}", "Export it again, and load that.")

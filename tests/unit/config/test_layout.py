@@ -113,3 +113,31 @@ def test_malformed_layouts_are_refused_when_the_file_is_read(section: dict[str, 
     (found,) = problems(minimal(tables={"shop.*": section}))
     assert found.startswith("tables.shop.*.")
     assert problem in found
+
+
+@pytest.mark.parametrize(
+    ("section", "problem"),
+    [
+        ({"columns": {"exclude": [""]}}, "has an empty name of a column"),
+        ({"columns": {"exclude": ["A"]}, "sort_by": ["a desc"]}, "names column a, which columns.exclude leaves out"),
+        ({"columns": {"exclude": ["a"]}, "partition_by": ["day(A)"]}, "names column A, which columns.exclude leaves"),
+        ({"columns": {"exlude": ["a"]}}, "did you mean exclude?"),
+    ],
+)
+def test_columns_that_cannot_be_left_out_so_are_refused(section: dict[str, Any], problem: str) -> None:
+    """By the key that is wrong."""
+    (found,) = problems(minimal(tables={"shop.*": section}))
+    assert problem in found
+
+
+def test_a_shape_keeps_what_it_leaves_out_in_any_letters() -> None:
+    """So that other letters in the file do not count as another shape."""
+    (shape, other) = (
+        parse(minimal(tables={"shop.*": {"columns": {"exclude": names}}})).type_rules.shape_of(TableName("shop", "a"))
+        for names in (["Secret", "b"], ["B", "SECRET", "c"])
+    )
+    assert shape.record == '{"exclude": ["b", "secret"]}'
+    assert other.only_lacks_more(shape.record)
+    assert not shape.only_lacks_more(other.record)
+    assert not shape.only_lacks_more(shape.record)
+    assert not shape.only_lacks_more('{"exclude": ["b"], "later": 1}')

@@ -10,6 +10,8 @@ from typing import Any, cast
 
 import pytest
 
+from applier.changefeed.filter import TablePattern
+from applier.changefeed.shape import Shape
 from applier.changefeed.types import TypeRules
 from applier.config.login import Login
 from applier.ddl.schema_files import read_schemas
@@ -58,3 +60,11 @@ def test_rows_of_null_are_bounded_too(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_range_without_rows_has_no_block(monkeypatch: pytest.MonkeyPatch) -> None:
     """Nothing is written for it."""
     assert _sizes([], monkeypatch) == []
+
+
+def test_an_excluded_column_is_not_even_asked_for() -> None:
+    """TiDB sends no value of it."""
+    ((_, version),) = read_schemas({"shop.t-schema.sql": TEXT}).items()
+    rules = TypeRules(shapes=[(TablePattern("shop.*"), Shape("shop.*", frozenset({"a"})))])
+    reader = RangeReader(cast("Login", None), 1, version, rules, order_of(version, TEXT))
+    assert reader.query(TableRange(1, "TRUE", 0)).startswith("SELECT `id` FROM `shop`.`t` WHERE TRUE")

@@ -9,6 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from applier.changefeed.filter import TablePattern
+from applier.changefeed.shape import Shape
 from applier.changefeed.table import Column, Index, TableName, TableVersion
 from applier.changefeed.table import ColumnType as T
 from applier.changefeed.types import TypeRules
@@ -544,3 +546,54 @@ def test_values_are_not_all_that_is_missing() -> None:
     plain = plan(table(ID), table(ID, QTY), (), RULES)
 
     assert [found.lacks_values for found in (gone, dropped, plain)] == [False, False, False]
+
+
+NO_V = replace(RULES, shapes=[(TablePattern("*.*"), Shape("*.*", frozenset({"v"})))])
+V = Column("V", T("int"))
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "action"),
+    [
+        (BASE, table(ID, V, QTY, NOTE), ddl.AddColumn(NAME, V, after="id")),
+        (table(ID, V), table(ID), ddl.DropColumn(NAME, "v")),
+        (table(ID, V), table(ID, replace(V, name="v")), ddl.RenameColumn(NAME, "V", "v")),
+        (
+            table(ID, V),
+            table(ID, replace(V, type=T("json"), nullable=False)),
+            ddl.ModifyColumn(NAME, "v", replace(V, type=T("json"), nullable=False)),
+        ),
+        (table(ID, QTY, V), table(V, ID, QTY), ddl.ModifyColumn(NAME, "v", V, first=True)),
+    ],
+)
+def test_statements_on_an_excluded_column_do_nothing(before: TableVersion, after: TableVersion, action: Action) -> None:
+    """With and without the columns of the Iceberg table at hand, and as rows alone show them."""
+    held = schema_of(*({column.name for column in before.columns} - {"V"}))
+    assert plan(before, after, [action], NO_V, held) == plan(before, after, [action], NO_V) == Evolution()
+    if not isinstance(action, ddl.RenameColumn):
+        assert plan(before, after, (), NO_V, held) == Evolution()
+
+
+@pytest.mark.parametrize("actions", [[ddl.RenameColumn(NAME, "V", "w")], []], ids=["by a statement", "by rows alone"])
+def test_a_column_that_may_have_been_an_excluded_one_is_refused(actions: list[Action]) -> None:
+    """Its rows so far have values that the table lacks."""
+    found = plan(table(ID, V), table(ID, replace(V, name="w")), actions, NO_V)
+    assert found.refused is not None
+    assert "`exclude` leaves out column V and not w" in found.refused.reason
+    assert "applier load" in found.refused.hint
+
+
+def test_a_column_that_becomes_an_excluded_one_is_refused() -> None:
+    """The user has to say what becomes of its values."""
+    found = plan(table(ID, replace(V, name="w")), table(ID, V), [ddl.RenameColumn(NAME, "w", "V")], NO_V)
+    assert found.refused is not None
+    assert "`exclude` leaves out column V and not w, and the one was the other." in found.refused.reason
+
+
+def test_an_excluded_column_that_becomes_part_of_the_key_is_refused() -> None:
+    """No row could be found again."""
+    after = replace(table(ID, V), indexes=(), handle_key=("id", "V"))
+    found = plan(table(ID, V), after, (), NO_V)
+    assert found.refused is not None
+    assert found.refused.reason == f"Column V of table {NAME} is part of its key, which no table is without."
+    assert 'Take it off `exclude` of [tables."*.*".columns]' in found.refused.hint
