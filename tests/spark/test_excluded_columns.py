@@ -30,7 +30,9 @@ def ask(world: World, *columns: str, pattern: str = "shop.*", **more: Any) -> No
 
 def shown(world: World, name: str = "a") -> list[dict[str, Any]]:
     """The rows of a table, sorted, with their columns in order."""
-    return sorted(read(world.spark, (f"{world.name}__shop", name)).to_pylist(), key=str)
+    return sorted(
+        read(world.spark, (f"{world.name}__shop", name)).to_pylist(), key=lambda row: str(sorted(row.items()))
+    )
 
 
 def all_files(world: World, warehouse: Path) -> Iterator[Path]:
@@ -268,3 +270,43 @@ def test_rows_that_are_applied_again_lack_the_column_too(make: Make, lake: Catal
     found = lake.load((f"{world.name}__shop", "a"))
     assert found is not None
     assert found.properties[SHAPE] == '{"exclude": ["c"]}'
+
+
+def test_partitions_are_not_moved_or_emptied_where_the_column_is_missing(make: Make) -> None:
+    """An exchange with a table of other columns, and a partition of rows that lack what decides on it."""
+    world = make()
+    ask(world, "c", pattern="shop.a")
+    ask(world, "id", pattern="shop.d")
+    by_id = "PARTITION BY RANGE (`id`) (PARTITION p0 VALUES LESS THAN (100), PARTITION p1 VALUES LESS THAN (200))"
+    for name, key, by in (("a", "PRIMARY KEY", by_id), ("b", "PRIMARY KEY", ""), ("d", "", by_id)):
+        world.ddl(f"CREATE TABLE {name} (id BIGINT {key}, c VARCHAR(9)) {by}", name)
+    kinds = {"id": "bigint", "c": "varchar(9)"}
+    for name in "abd":
+        row = {"id": "1", "c": "x"}
+        message = {"table": name, "type": "INSERT", "pkNames": ["id"] if name != "d" else None, "mysqlType": kinds}
+        world.send({**message, "sqlType": dict.fromkeys(row, 12), "data": [row]})
+    world.ddl("ALTER TABLE a EXCHANGE PARTITION p0 WITH TABLE b")
+    world.ddl("ALTER TABLE d TRUNCATE PARTITION p0", "d")
+    world.resolve()
+    world.start()
+    assert {name: world.table(name).state for name in "abd"} == dict.fromkeys("abd", "parked")
+    assert "become those of table shop.b, to which [tables] gives another shape" in str(world.table("a").because)
+    assert "Table shop.d is partitioned by column id, which `exclude` leaves out" in str(world.table("d").because)
+    assert (shown(world), shown(world, "d")) == ([{"id": 1}], [{"c": "x"}])
+
+
+def test_a_parked_table_is_built_anew_without_the_column(make: Make) -> None:
+    """From its CREATE TABLE, as its rows so far are of another shape."""
+    world = make()
+    world.ddl(CREATE)
+    world.put("a", 1, 2, c="x")
+    world.resolve()
+    world.start()
+    world.obey(f"applier park -c {world.path} --tables shop.a --why test")
+    ask(world, "c")
+    world.put("a", 1, op="UPDATE", c="y")
+    world.resolve()
+    assert "Resumed: shop.a" in world.obey(f"applier resume -c {world.path} --tables shop.a")
+    assert [(row["id"], sorted(row)) for row in shown(world)] == [(1, ["id", "v"]), (2, ["id", "v"])]
+    world.start()
+    assert world.table("a").state == "in step"

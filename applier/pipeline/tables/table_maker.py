@@ -101,7 +101,7 @@ class TableMaker:
 
         A table that only loses columns `is_brought` into its shape by a change of its metadata, at a start.
         """
-        shape, record = self.rules.shape_of(version.name), writer.table.setting(SHAPE) or ""
+        shape, record = self.rules.shape_of(version.name), writer.table.file_layout.properties.get(SHAPE, "")
         try:
             refuse_excluded_key(version, self.rules)
             if record == shape.record:

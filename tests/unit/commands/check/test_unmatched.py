@@ -30,6 +30,18 @@ ROW = (
     [
         ({"include": ["*.*"], "shop.orders": {"partition_by": ["day(created)"]}}, []),
         ({"include": ["shop.*", "!shop.tmp_*"]}, []),
+        ({"shop.*": {"columns": {"exclude": ["CREATED"]}}}, []),
+        ({"shop.items": {"columns": {"exclude": ["secret"]}}}, []),
+        (
+            {"shop.*": {"columns": {"exclude": ["create", "xyz"]}}},
+            [
+                '[tables."shop.*".columns] excludes column create, which no table seen has: did you mean Created?',
+                (
+                    '[tables."shop.*".columns] excludes column xyz, which no table seen has: correct it, unless the '
+                    "column is to come."
+                ),
+            ],
+        ),
         (
             {"include": ["shpo.*"]},
             [
