@@ -117,7 +117,7 @@ def test_drawn_filters_agree_with_python() -> None:
     """Three-valued logic over two columns that may be NULL."""
     draw = random.Random(7)
     rows = [{"a": draw.choice([None, 0, 1, 2]), "b": draw.choice([None, "x", "y"])} for _ in range(200)]
-    table = pa.Table.from_pylist(rows, pa.schema([pa.field("a", pa.int32()), pa.field("b", pa.string())]))
+    table = pa.Table.from_pylist(rows, pa.schema({"a": pa.int32(), "b": pa.string()}))
     for _ in range(200):
         text, judge = _drawn(draw, 3)
         mask = RowFilter(text).admits("t", table).to_pylist()
