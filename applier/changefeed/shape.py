@@ -5,8 +5,12 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, replace
+from typing import TYPE_CHECKING
 
 from applier.changefeed.table import fold
+
+if TYPE_CHECKING:
+    from applier.changefeed.row_filter import RowFilter
 
 SHAPE = "applier-shape"
 """Table property: the shape that the rows of a table have, as `Shape.record`. It outlives the changefeed, whose own
@@ -22,10 +26,21 @@ class Shape:
     Attributes:
         pattern: The pattern under [tables] that it stands in, for messages.
         exclude: Columns that the table does not get, as TiDB compares names.
+        where: The filter that a row passes to be in the table, as `RowFilter` reads it; "" where each is.
     """
 
     pattern: str = field(default="", compare=False)
     exclude: frozenset[str] = frozenset()
+    where: str = ""
+
+    @property
+    def filter(self) -> RowFilter | None:
+        """What admits rows; None where each is admitted."""
+        if not self.where:
+            return None
+        from applier.changefeed.row_filter import RowFilter  # noqa: PLC0415 - it takes half a second to import
+
+        return RowFilter(self.where)
 
     def excludes(self, column: str) -> bool:
         """Whether the table does not get a column of upstream."""

@@ -162,6 +162,10 @@ class LayoutSection(Section):
     columns: ColumnsSection = ColumnsSection()
     """What becomes of single columns, in a section of its own: `[tables."shop.orders".columns]`."""
 
+    where: str = ""
+    """Rows that these tables have, such as `region = 'eu' and amount >= 10` (docs/shapes.md): a row that a change takes
+    out of it is deleted, and one that a change brings into it is added. Default: all rows."""
+
     @model_validator(mode="after")
     def _check(self) -> LayoutSection:
         problems, shape = {}, self.shape("")
@@ -175,11 +179,23 @@ class LayoutSection(Section):
                 continue
             if gone := [column for column in named if shape.excludes(column)]:
                 problems[key] = f"names column {gone[0]}, which columns.exclude leaves out of the table"
+        problems |= self._unfit_where(shape)
         own = sorted(key for key in self.properties if key.startswith("applier"))
         if own:
             problems["properties"] = f"{own[0]} is set by applier alone"
         refuse(problems)
         return self
+
+    @staticmethod
+    def _unfit_where(shape: Shape) -> dict[str, str]:
+        if (admitting := shape.filter) is None:
+            return {}
+        try:
+            admitting.refuse_malformed()
+        except ValueError as error:
+            return {"where": str(error)}
+        gone = sorted(filter(shape.excludes, admitting.columns))
+        return {"where": f"names column {gone[0]}, which columns.exclude leaves out of the table"} if gone else {}
 
     @property
     def layout(self) -> TableLayout:
@@ -194,4 +210,4 @@ class LayoutSection(Section):
 
     def shape(self, pattern: str) -> Shape:
         """What the rows of these tables are to be."""
-        return Shape(pattern, frozenset(map(fold, self.columns.exclude)))
+        return Shape(pattern, frozenset(map(fold, self.columns.exclude)), self.where)

@@ -20,7 +20,13 @@ from applier.errors import TableMismatch, TerminalError
 from applier.sink.commit.stamp import CHANGEFEED
 from applier.sink.control.tables import TABLE_VERSIONS
 from applier.sink.evolve.plan import Evolution, plan
-from applier.sink.evolve.row_columns import absent_from, columns_of_new, refuse_excluded_key, supplied
+from applier.sink.evolve.row_columns import (
+    absent_from,
+    columns_of_new,
+    refuse_excluded_key,
+    refuse_unfit_filter,
+    supplied,
+)
 from applier.sink.evolve.steps import ConvertField
 from applier.sink.format.types import Field, iceberg_type, type_text
 from applier.sink.write.file_writer import check_columns
@@ -112,6 +118,7 @@ class Replicas:
         try:
             table = self.table(version.name)
             refuse_excluded_key(version, self.config.type_rules)
+            refuse_unfit_filter(version, self.config.type_rules)
         except TableMismatch as error:
             return replace(misfit, reasons=(error.what,), ways_out=self._ways_out(version.name, [error.hint]))
         if table is None:

@@ -104,6 +104,9 @@ class UpstreamReader:
     def conformed(self, rows: pa.Table) -> pa.Table:
         """Rows that the reader gave, as the Iceberg table has them. Raises ValueRefused where a value does not fit."""
         names = [field.name for field in self.schema.fields]
+        version = self.reader.version
+        if (admitting := self.reader.rules.shape_of(version.name).filter) is not None:
+            rows = admitting.of(str(version.name), rows)
         return conform(self.table, rows.select(names), self.schema)
 
 

@@ -10,10 +10,12 @@ import pyarrow as pa
 
 from applier.changefeed.change_batch import Changes
 from applier.changefeed.message import TopicPartition
+from applier.changefeed.shape import Shape
 from applier.changefeed.table import Keyed, TableName, TableShape, TableVersion
 from applier.changefeed.ts import LOGICAL
 from applier.changefeed.types import TypeRules
 from applier.changefeed.window import OffsetRange
+from applier.order.admit import admitted
 from applier.order.merge import merge
 from applier.pipeline.scan.task_result import Part
 from applier.sink.commit.stamp import Stamp
@@ -153,9 +155,9 @@ class Batch:
             found.append(Fit(part.version, frozenset(absent.union(names)), schema, str(table), added, rules))
         return found
 
-    def merging(self, *, by_place: bool, exact: bool) -> Merging:
-        """What merges its rows; see `order.merge.merge` for the arguments."""
-        return Merging(self.name, self.newest.shape, by_place, exact)
+    def merging(self, rows: Shape, *, by_place: bool, exact: bool) -> Merging:
+        """What merges its rows; see `order.merge.merge` for the arguments, `rows` is what its rows are to be."""
+        return Merging(self.name, self.newest.shape, by_place, exact, rows)
 
 
 @dataclass(frozen=True, slots=True)
@@ -195,6 +197,7 @@ class Merging(NamedTuple):
     shape: TableShape
     by_place: bool
     exact: bool
+    rows: Shape
 
     @property
     def key(self) -> tuple[str, ...] | None:
@@ -206,8 +209,11 @@ class Merging(NamedTuple):
 
         Raises:
             SchemaChangeRefused: A column has two types in them, and no DDL shows where one ends.
+            ValueRefused: They lack a column that the filter of the table looks at.
         """
         try:
-            return merge(parts, self.shape, str(self.name), by_place=self.by_place, exact=self.exact)
+            found = merge(parts, self.shape, str(self.name), by_place=self.by_place, exact=self.exact)
         except pa.ArrowTypeError:
             raise retyped(self.name) from None
+        admitting = self.rows.filter
+        return found if admitting is None else admitted(found, admitting, str(self.name))

@@ -104,7 +104,7 @@ def _prepared(targets: TargetTables, batch: Batch, tracked: Tables, stager: Stag
     is_marked = any(mark in stamp.extra or writer.table.setting(mark) is not None for mark in INEXACT)
     exact = order.has_watermark and not is_marked and batch.is_above(writer.known)
     fits = batch.fits(now, writer.table, None if order.parts_at_ddl else targets.maker.rules)
-    merging = batch.merging(by_place=order.by_place, exact=exact)
+    merging = batch.merging(targets.maker.rules.shape_of(batch.name), by_place=order.by_place, exact=exact)
     return Prepared(batch.name, writer, stamp, stager.rows(batch, fits, merging, writer))
 
 

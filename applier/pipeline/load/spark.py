@@ -75,15 +75,18 @@ class LoadTask:
             raise ValueRefused(f"File {file.name} lacks a stored generated column, and {error}.") from None
 
     def _staged(self, file: Any) -> Staged:
-        layout, key = self.writer.layout, self.reader.version.key
+        layout, name, key = self.writer.layout, self.reader.version.name, self.reader.version.key
+        admitting = self.reader.rules.shape_of(name).filter
         files, found, keys = list[DataFile](), 0, KeyRange()
         held, size = list[pa.Table](), 0
         for rows, zero_dates in self.reader.read(file):
             found += zero_dates
             if keys.is_rising and key:
                 keys = keys.then(rows.select(list(key)))
-            made = Provenance(str(self.reader.version.name), *self._loaded(rows.num_rows))
-            held.append(conform(layout.table, self.generated.added(rows), layout.schema, made))
+            rows = self.generated.added(rows)  # noqa: PLW2901 - what is loaded of them
+            rows = rows if admitting is None else admitting.of(str(name), rows)  # noqa: PLW2901 - the same
+            made = Provenance(str(name), *self._loaded(rows.num_rows))
+            held.append(conform(layout.table, rows, layout.schema, made))
             size += held[-1].nbytes
             if size >= _HELD_BYTES:
                 files += self.writer.stage(pa.concat_tables(held), key)

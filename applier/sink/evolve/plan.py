@@ -12,7 +12,8 @@ from dataclasses import dataclass, replace
 
 import pyarrow as pa
 
-from applier.changefeed.table import UNKNOWN_DEFAULT, Column, ColumnType, TableVersion
+from applier.changefeed.shape import Shape
+from applier.changefeed.table import UNKNOWN_DEFAULT, Column, ColumnType, TableVersion, fold
 from applier.changefeed.types import DATE_TYPES, VIRTUAL, TypeRules, column_arrow_type
 from applier.ddl import actions as ddl
 from applier.ddl.actions import Action
@@ -106,7 +107,8 @@ def plan(
     if schema is not None and (taken := schema.taken(column.name for column in after.columns)):
         return Evolution(refused=Refusal(f"Column {taken[0]} has the name of a column that applier added.", TAKEN))
     try:
-        return _plan(before, after, actions, rules)
+        planned = _plan(before, after, actions, rules)
+        return replace(planned, refused=planned.refused or _unfiltered(planned, rules.shape_of(before.name)))
     except ValueError as error:  # A type that TiDB does not have: the columns of a view, for instance.
         return Evolution(refused=Refusal(f"A column cannot be mapped: {error}"))
 
@@ -130,6 +132,19 @@ def _crossing(found: ColumnMapping, before: TableVersion, after: TableVersion, r
             if now.excludes(new):
                 what = f"`exclude` leaves out column {new} and not {old}, and the one was the other."
             return Refusal(what, RESHAPED)
+    return None
+
+
+def _unfiltered(evolution: Evolution, shape: Shape) -> Refusal | None:
+    """Why the filter of a table does not fit any more: rows that a DDL rewrites come and go without row events."""
+    admitting = shape.filter
+    if admitting is None:
+        return None
+    changes = (evolve.DropField, evolve.ConvertField, evolve.RenameField)
+    names = (step.name for step in evolution.steps if isinstance(step, changes))
+    for name in names:
+        if fold(name) in admitting.columns:
+            return Refusal(f"Column {name}, which `where` of the table looks at, is changed.", RESHAPED)
     return None
 
 

@@ -18,8 +18,8 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from applier.changefeed.table import Column, ColumnType, TableName, TableVersion, fingerprint
-from applier.changefeed.types import VIRTUAL, TypeRules
+from applier.changefeed.table import Column, ColumnType, TableName, TableVersion, fingerprint, fold
+from applier.changefeed.types import VIRTUAL, TypeRules, column_arrow_type
 from applier.errors import SchemaChangeRefused, TableMismatch
 from applier.sink.evolve.casts.cast import family, wider
 from applier.sink.evolve.defaults import filled
@@ -46,9 +46,10 @@ def columns_of_new(version: TableVersion, rules: TypeRules) -> tuple[Column, ...
     """Columns that a new Iceberg table gets.
 
     Raises:
-        TableMismatch: An excluded column is part of the key.
+        TableMismatch: An excluded column is part of the key; or the table's filter does not fit its columns.
     """
     refuse_excluded_key(version, rules)
+    refuse_unfit_filter(version, rules)
     return tuple(
         column for column in version.columns if column.name in version.key or not rules.lacks(version.name, column)
     )
@@ -65,6 +66,19 @@ def refuse_excluded_key(version: TableVersion, rules: TypeRules) -> None:
         what = f"Column {named[0]} of table {version.name} is part of its key, which no table is without"
         hint = f'Take it off `exclude` of [tables."{shape.pattern}".columns], and start `applier run -c FILE` again.'
         raise TableMismatch(what, hint)
+
+
+def refuse_unfit_filter(version: TableVersion, rules: TypeRules) -> None:
+    """Refuse a row filter that looks at columns which the table lacks, or which cannot be compared so.
+
+    Raises:
+        TableMismatch: It does.
+    """
+    if (admitting := rules.shape_of(version.name).filter) is not None:
+        named = (column for column in version.columns if fold(column.name) in admitting.columns)
+        taken = (column for column in named if rules.takes(version.name, column))
+        kinds = {column.name: column_arrow_type(version.name, column, rules) for column in taken}
+        admitting.refuse_unfit(version.name, kinds)
 
 
 def absent_from(version: TableVersion, held: Collection[str], rules: TypeRules) -> set[str]:

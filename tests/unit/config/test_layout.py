@@ -106,6 +106,8 @@ def test_a_pattern_without_quotes_is_explained() -> None:
         ({"sort_by": ["a up"]}, "'a up' is not of the form"),
         ({"sort_by": ["a", "A desc"]}, "says the same twice: a, A desc"),
         ({"properties": {"applier.epoch": "1"}}, "applier.epoch is set by applier alone"),
+        ({"where": "a = "}, "cannot be read from character 1 on"),
+        ({"where": "A = 1", "columns": {"exclude": ["a"]}}, "names column a, which columns.exclude leaves out"),
     ],
 )
 def test_malformed_layouts_are_refused_when_the_file_is_read(section: dict[str, Any], problem: str) -> None:

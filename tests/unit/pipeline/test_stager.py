@@ -18,6 +18,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from applier.changefeed.event import Op
+from applier.changefeed.shape import Shape
 from applier.changefeed.table import TableName, TableVersion
 from applier.consume.source import PieceId, StageWork
 from applier.errors import ApplierError, OutsideRefused, TableMismatch, TransientError
@@ -104,7 +105,7 @@ def batch(result: TaskResult, rows: Kept, folder: Path, schema: TableSchema = SC
     parts = result.parts[ACCOUNT, 0]
     found = Batch(ACCOUNT, parts, 9)
     fits = found.fits(parts[0].version, cast("Table", _Named(schema)), None)
-    merging = found.merging(by_place=False, exact=True)
+    merging = found.merging(Shape(), by_place=False, exact=True)
     return RowsInTasks(StagerInTasks(rows, {}, result.size), found, fits, merging, plan)
 
 

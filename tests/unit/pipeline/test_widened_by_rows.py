@@ -16,6 +16,7 @@ import pytest
 
 from applier.changefeed.applied_offsets import AppliedOffsets
 from applier.changefeed.message import MESSAGE_SCHEMA, by_place
+from applier.changefeed.shape import Shape
 from applier.changefeed.table import Column, ColumnType, TableName, TableVersion
 from applier.changefeed.types import TypeRules, arrow_type
 from applier.decode.avro.decoder import AvroDecoder
@@ -151,7 +152,7 @@ class Lake:
         if is_new:
             self.track(batch.newest)
         follow(batch, state, targets, cast("Any", self), is_new=is_new)
-        merged = cast("Any", batch.merging(by_place=True, exact=False).merged([part.here for part in parts]))
+        merged = cast("Any", batch.merging(Shape(), by_place=True, exact=False).merged([part.here for part in parts]))
         column = merged.upserts["id" if self.is_key else "v"].cast(arrow_type(self.type))
         self.rows |= dict(zip(merged.upserts["id"].to_pylist(), column.to_pylist(), strict=True))
         self.newest = max(self.newest, batch.newest_ts)
