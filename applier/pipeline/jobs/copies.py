@@ -143,7 +143,8 @@ class Copies:
         stamp = self.targets.feed.stamp(loaded.tso, {LOADED: loaded.to_json()})
         writer = self.targets.ensure(loaded.version, stamp)
         changed = f"of table {shown} have changed while table {name} was loaded."
-        if writer.table.schema_json != table.schema_json or writer.table.setting(SHAPE) != table.setting(SHAPE):
+        is_shaped = (writer.table.setting(SHAPE) or "") == (table.setting(SHAPE) or "")
+        if writer.table.schema_json != table.schema_json or not is_shaped:
             raise TableMismatch(f"The columns {changed}", "Load it again.")
         if writer.table.spec_json["fields"] != table.spec_json["fields"]:
             raise TableMismatch(f"The partition fields {changed}", "Export it again, and load that.")

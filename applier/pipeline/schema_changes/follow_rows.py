@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from typing import cast
 
 from applier.changefeed.table import TableName, TableVersion
+from applier.changefeed.types import TypeRules
 from applier.pipeline.batches.batch import Batch
 from applier.pipeline.schema_changes.apply import DdlApplier
 from applier.pipeline.state import State
@@ -46,10 +47,11 @@ def follow(batch: Batch, state: State, targets: TargetTables, handler: DdlApplie
         return  # Rows from before a DDL say what the table was: following them would undo it.
     table = _table(batch, state)
     if not changed_at:
-        _refuse_retyped(batch, state, table)
+        _refuse_retyped(batch, state, table, targets.maker.rules)
     if not is_new and all(part.version.columns == table.columns for part in batch.parts):
         return
-    if not changed_at and (names := batch.returned()):
+    shape = targets.maker.rules.shape_of(name)
+    if not changed_at and (names := [column for column in batch.returned() if not shape.excludes(column)]):
         raise returned(name, names)
     shown = [part.version for part in batch.parts]
     since = max(targets.covered(name).newest, state.loaded.get(name, 0), changed_at)
@@ -70,10 +72,10 @@ def _table(batch: Batch, state: State) -> TableVersion:
     return cast("TableVersion", state.tables.get(batch.name))
 
 
-def _refuse_retyped(batch: Batch, state: State, table: TableVersion) -> None:
+def _refuse_retyped(batch: Batch, state: State, table: TableVersion, rules: TypeRules) -> None:
     # A batch holds the values in the types that the table had: what the rows themselves show is kept as it came.
     known = state.versions.get((batch.name, table.version))
     for number in {part.version.version for part in batch.parts} - {table.version}:
         shown = state.versions.get((batch.name, number))
         if known is not None and shown is not None and is_of_rows(known) and is_of_rows(shown):
-            refuse_retyped(shown, known)
+            refuse_retyped(shown, known, rules)

@@ -8,10 +8,13 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+from applier.changefeed.filter import TablePattern
+from applier.changefeed.shape import Shape
 from applier.changefeed.table import Column, TableName, TableVersion
 from applier.changefeed.table import ColumnType as T
-from applier.errors import TableMismatch
-from applier.sink.evolve.row_columns import fitted, supplied
+from applier.changefeed.types import TypeRules
+from applier.errors import SchemaChangeRefused, TableMismatch
+from applier.sink.evolve.row_columns import fitted, refuse_retyped, supplied
 from applier.sink.format.types import TableSchema, schema_json
 
 NAME = TableName("bank", "account")
@@ -76,3 +79,11 @@ def test_a_value_that_needs_more_digits_is_refused() -> None:
 
     assert refusal.value.what == "A value of column bal of table bank.account does not fit decimal(10, 2)."
     assert "100000000" not in str(refusal.value)
+
+
+def test_an_excluded_column_may_change_its_type_unseen() -> None:
+    """Without a DDL that shows it, any other column that does is refused: it may be another one."""
+    before, after = of("c", T("varchar", length=9)), of("c", T("int"))
+    with pytest.raises(SchemaChangeRefused, match="Column c of table bank.account is varchar in some rows"):
+        refuse_retyped(after, before, TypeRules())
+    refuse_retyped(after, before, TypeRules(shapes=[(TablePattern("*.*"), Shape("*.*", frozenset({"c"})))]))
