@@ -40,6 +40,8 @@ class ChangeBatch:
         may_be_new: Number of keys in `upserts` and `deletes` whose first event is an UPSERT: the upstream table may
             have had them before the batch. None of them is fresh.
         made: Where the rows of `upserts` come from; None where it does not matter.
+        is_soft: Deleted rows stay: `upserts` has their old images, by `made`, and `deletes` is empty. The table may
+            hold a fresh key, as a deleted row.
     """
 
     upserts: pa.Table
@@ -47,6 +49,7 @@ class ChangeBatch:
     deletes: pa.Table
     may_be_new: int = 0
     made: Provenance | None = None
+    is_soft: bool = False
 
     @property
     def is_empty(self) -> bool:

@@ -26,12 +26,14 @@ class Shape:
     Attributes:
         pattern: The pattern under [tables] that it stands in, for messages.
         exclude: Columns that the table does not get, as TiDB compares names.
+        is_soft: A row that upstream deletes stays, with the time of its delete.
         where: The filter that a row passes to be in the table, as `RowFilter` reads it; "" where each is.
     """
 
     pattern: str = field(default="", compare=False)
     exclude: frozenset[str] = frozenset()
     where: str = ""
+    is_soft: bool = False
 
     @property
     def filter(self) -> RowFilter | None:
@@ -46,10 +48,14 @@ class Shape:
         """Whether the table does not get a column of upstream."""
         return bool(self.exclude) and fold(column) in self.exclude
 
-    def only_lacks_more(self, record: str) -> bool:
-        """Whether a table of another record gets this shape if columns are dropped."""
-        former = frozenset(json.loads(record or "{}").get("exclude", ()))
-        return former < self.exclude and replace(self, exclude=former).record == record
+    def is_reached_from(self, record: str) -> bool:
+        """Whether a table of another record gets this shape by a change of its metadata: it loses columns, or rows that
+        are deleted from now on stay.
+        """
+        former = json.loads(record or "{}")
+        exclude, is_soft = frozenset(former.get("exclude", ())), former.get("is_soft", False)
+        is_more = exclude <= self.exclude and is_soft <= self.is_soft and record != self.record
+        return is_more and replace(self, exclude=exclude, is_soft=is_soft).record == record
 
     @property
     def record(self) -> str:

@@ -268,6 +268,15 @@ class Config(Section):
         return found
 
     @property
+    def _softly_without_images(self) -> dict[str, str]:
+        """Patterns whose deletes are soft, where deletes hold no more than a key."""
+        if self.changefeed.protocol != "avro":
+            return {}
+        soft = (pattern for pattern, layout in self.tables.layouts.items() if layout.deletes == "soft")
+        why = "is soft, and deletes of the protocol avro hold the key alone: use another protocol, or hard"
+        return {f"tables.{pattern}.deletes": why for pattern in soft}
+
+    @property
     def _unfit_for_files(self) -> dict[str, str]:
         """Settings that do not go with files of the storage sink."""
         if self.source.storage is None:
@@ -295,7 +304,7 @@ class Config(Section):
             problems["upstream.schemas"] = "remove it: the export of upstream.dump has the CREATE TABLE texts already"
         if feed.traits.carries.schema == "registry" and self.registry is None:
             problems["registry"] = f"is needed for protocol {feed.protocol}: add [registry] with url"
-        problems |= self._unfit_for_files
+        problems |= self._unfit_for_files | self._softly_without_images
         kafka = self.source.kafka
         if kafka is not None and kafka.lacks_login and not self._java_has_login:
             problems["source.kafka.kafka.sasl.jaas.config"] = _LOGIN_MISSING

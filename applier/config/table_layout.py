@@ -25,6 +25,9 @@ ROW_IDS = "applier-row-ids"
 RowMetadata = Literal["_commit_ts", "_commit_time", "_op", "_source_table"]
 """A column that applier adds to a table: what is known of the last change of each row."""
 
+DELETED_AT = "_deleted_at"
+"""The column that it adds where rows that upstream deletes stay."""
+
 _QUOTED = r"`(?:[^`]|``)+`"
 _CALL = re.compile(rf"(\w+)\s*\(\s*(?:(\d+)\s*,\s*)?({_QUOTED}|[^`(),]+?)\s*\)")
 _COLUMN = re.compile(rf"{_QUOTED}|[^`(),\s]+")
@@ -67,7 +70,7 @@ class TableLayout:
     partition: tuple[PartitionField, ...] | None = None
     sort: tuple[SortField, ...] | None = None
     properties: Mapping[str, str] = field(default_factory=dict)
-    metadata: tuple[RowMetadata, ...] = ()
+    metadata: tuple[str, ...] = ()
     pattern: str = ""
     shape: Shape = field(default_factory=Shape)
 
@@ -166,6 +169,11 @@ class LayoutSection(Section):
     """Rows that these tables have, such as `region = 'eu' and amount >= 10` (docs/shapes.md): a row that a change takes
     out of it is deleted, and one that a change brings into it is added. Default: all rows."""
 
+    deletes: Literal["hard", "soft"] = "hard"
+    """What becomes of a row that upstream deletes (docs/shapes.md). `soft`: it stays, and `_deleted_at` has the time of
+    its delete, which is NULL in living rows. It needs a key, and deletes that carry the whole row, as all protocols but
+    `avro` send them. Existing tables get the column at the next start."""
+
     @model_validator(mode="after")
     def _check(self) -> LayoutSection:
         problems, shape = {}, self.shape("")
@@ -183,6 +191,8 @@ class LayoutSection(Section):
         own = sorted(key for key in self.properties if key.startswith("applier"))
         if own:
             problems["properties"] = f"{own[0]} is set by applier alone"
+        if self.where and self.deletes == "soft":
+            problems["deletes"] = "is soft, and `where` deletes rows that upstream has: leave one of the two out"
         refuse(problems)
         return self
 
@@ -204,10 +214,10 @@ class LayoutSection(Section):
             None if self.partition_by is None else partition_fields(self.partition_by),
             None if self.sort_by is None else sort_fields(self.sort_by),
             {**self.properties, **({ROW_IDS: self.row_ids} if self.row_ids else {})},
-            tuple(dict.fromkeys(self.metadata)),
+            tuple(dict.fromkeys([*self.metadata, *([DELETED_AT] if self.deletes == "soft" else [])])),
             shape=self.shape(""),
         )
 
     def shape(self, pattern: str) -> Shape:
         """What the rows of these tables are to be."""
-        return Shape(pattern, frozenset(map(fold, self.columns.exclude)), self.where)
+        return Shape(pattern, frozenset(map(fold, self.columns.exclude)), self.where, self.deletes == "soft")

@@ -73,18 +73,30 @@ def together(rows: pa.Table) -> pa.Table:
 
 
 def merge(
-    parts: Sequence[pa.Table], shape: TableShape, table: str = "", *, by_place: bool = False, exact: bool = True
+    parts: Sequence[pa.Table],
+    shape: TableShape,
+    table: str = "",
+    *,
+    by_place: bool = False,
+    exact: bool = True,
+    is_soft: bool = False,
 ) -> Changes:
     """The changes that all parts of a table, of this upstream name, together make; see `merge_keyed`."""
     match shape:
         case Keyed(key):
-            return merge_keyed(parts, key, table, by_place=by_place, exact=exact)
+            return merge_keyed(parts, key, table, by_place=by_place, exact=exact, is_soft=is_soft)
         case Keyless():
             return merge_bag(parts, table, by_place=by_place)
 
 
 def merge_keyed(
-    parts: Sequence[pa.Table], key: Sequence[str], table: str = "", *, by_place: bool = False, exact: bool = True
+    parts: Sequence[pa.Table],
+    key: Sequence[str],
+    table: str = "",
+    *,
+    by_place: bool = False,
+    exact: bool = True,
+    is_soft: bool = False,
 ) -> ChangeBatch:
     """The last change of each key over all parts.
 
@@ -95,23 +107,26 @@ def merge_keyed(
         by_place: As in `last_per_key`.
         exact: A key that begins with an INSERT is not in the table. False for rows sent again, and for a table that was
             loaded while the feed ran.
+        is_soft: Deleted rows stay, with the images that `parts` have of them.
 
     Returns:
-        The batch; if it is exact, a key that came and went inside it is in neither of its tables.
+        The batch; if it is exact, a key that came and went inside it is in neither of its tables, unless it stays.
     """
     rows = pa.concat_tables(parts, promote_options="permissive").combine_chunks()
     if len(parts) > 1:
         rows = last_per_key(rows, key, by_place=by_place)
     first, present = numbers(rows, "\0first_op"), numbers(rows, "\0present")
     fresh = first == Op.INSERT
-    gone = ~present & ~fresh if exact else ~present
-    new = rows.filter(pa.array(present))
+    kept = present | is_soft
+    gone = ~kept & ~fresh if exact else ~kept
+    new = rows.filter(pa.array(kept))
     return ChangeBatch(
         upserts=data_of(new),
-        fresh=cast("pa.BooleanArray", pa.array(fresh[present])),
+        fresh=cast("pa.BooleanArray", pa.array(fresh[kept])),
         deletes=data_of(rows.filter(pa.array(gone))).select(list(key)),
         may_be_new=int(np.count_nonzero(first == Op.UPSERT)),
         made=Provenance(table, new["\0ts"], new["\0op"]),
+        is_soft=is_soft,
     )
 
 

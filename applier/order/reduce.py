@@ -13,6 +13,7 @@ import pyarrow as pa
 from applier.changefeed.event import Image, Op, RowChange
 from applier.changefeed.row_block import ColumnBlock, Ints
 from applier.changefeed.table import Keyed, Keyless, TableVersion
+from applier.changefeed.types import VIRTUAL
 from applier.errors import DecodeError, IncompleteRow
 from applier.order.latest import ends, last_per_key
 
@@ -67,10 +68,14 @@ WireValues: TypeAlias = dict[str, list[Any]]
 
 @dataclass(slots=True)
 class KeyedGroup:
-    """Changes of one table version with a key; `latest.ends` says which count, and what `by_place` is."""
+    """Changes of one table version with a key; `latest.ends` says which count, and what `by_place` is.
+
+    Where it `keeps_deleted`, deleted rows keep their images, and a delete must hold the whole row.
+    """
 
     version: TableVersion
     by_place: bool = False
+    keeps_deleted: bool = False
     _changes: list[tuple[tuple[Any, ...], int]] = field(default_factory=list)
     _images: list[Image] = field(default_factory=list)
     _codes: dict[Any, int] = field(default_factory=dict)
@@ -85,8 +90,8 @@ class KeyedGroup:
         after, before = change.after, change.before
         try:
             if after is None:
-                if before is None:
-                    raise IncompleteRow(_no_image(change), _OLD_VALUE_HINT)
+                if before is None or (self.keeps_deleted and not self._is_whole(before)):
+                    raise IncompleteRow(_no_image(change), OLD_VALUE_HINT)
                 self._put(self._key(before), change.commit_ts, position, before, present=False, op=Op.DELETE)
                 return
             key = self._key(after)
@@ -105,6 +110,10 @@ class KeyedGroup:
         except TypeError:  # A list or an object has no hash; no protocol has such values in a key.
             what = f"A key column of a row of table {change.name} holds no value of a column."
             raise DecodeError(what, "is the protocol of the changefeed right?") from None
+
+    def _is_whole(self, image: Image) -> bool:
+        """Whether an image holds each column that a row can hold."""
+        return all(column.name in image for column in self.version.columns if column.generated != VIRTUAL)
 
     def _put(self, key: Any, ts: int, position: tuple[int, int, int], image: Image, *, present: bool, op: Op) -> None:
         code = self._codes.setdefault(key, len(self._codes))
@@ -126,10 +135,15 @@ class KeyedGroup:
         self._images = [images[end] for end in last]
 
     def columns(self) -> tuple[pa.Table, WireValues]:
-        """One row per key: the columns of `KEYED_SCHEMA`, and wire values; of a deleted row only those of the key."""
+        """One row per key: the columns of `KEYED_SCHEMA`, and wire values; of a deleted row only those of the key,
+        unless it is kept.
+        """
         self._reduce()
         key, pairs = self.version.key, zip(self._changes, self._images, strict=True)
-        images = [image if change[3] else {name: image[name] for name in key} for (change, _), image in pairs]
+        images = [
+            image if change[3] or self.keeps_deleted else {name: image[name] for name in key}
+            for (change, _), image in pairs
+        ]
         return _table((change for change, _ in self._changes), KEYED_SCHEMA), _values(self.version, images)
 
 
@@ -145,7 +159,7 @@ class KeylessGroup:
         """Take one row change; an update takes the old image away and adds the new one."""
         if change.op is not Op.INSERT:
             if change.before is None:
-                raise IncompleteRow(_no_image(change), _OLD_VALUE_HINT)
+                raise IncompleteRow(_no_image(change), OLD_VALUE_HINT)
             self._events.append((change.commit_ts, False, *position, replay, run, change.op))
             self._images.append(change.before)
         if change.after is not None:
@@ -161,11 +175,11 @@ Group: TypeAlias = KeyedGroup | KeylessGroup
 """Changes of one table version as they come."""
 
 
-def group(version: TableVersion, *, by_place: bool = False) -> Group:
-    """An empty group for a table version; see `last_per_key` for `by_place`."""
+def group(version: TableVersion, *, by_place: bool = False, keeps_deleted: bool = False) -> Group:
+    """An empty group for a table version; see `last_per_key` for `by_place`, and `KeyedGroup`."""
     match version.shape:
         case Keyed():
-            return KeyedGroup(version, by_place)
+            return KeyedGroup(version, by_place, keeps_deleted)
         case Keyless():
             return KeylessGroup(version)
 
@@ -188,7 +202,11 @@ def _values(version: TableVersion, images: Sequence[Image]) -> WireValues:
     return {name: [image.get(name) for image in images] for name in held}
 
 
-_OLD_VALUE_HINT = "turn on the old values of the protocol (`output-old-value`), or give the table a primary key."
+OLD_VALUE_HINT = (
+    "turn on the old values of the protocol (`output-old-value`), and let deletes carry whole rows "
+    "(`delete-only-output-handle-key-columns`); or give a table without a key one, and a table whose deletes are soft "
+    'deletes = "hard".'
+)
 _KEY_HINT = "the key columns must not be left out by `column-selectors` or `delete-only-output-handle-key-columns`."
 
 

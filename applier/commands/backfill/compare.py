@@ -115,7 +115,8 @@ def _without(these: FileIndex, those: FileIndex) -> dict[str, Positions]:
 
 
 def _rows(table: Table, found: FileIndex, positions: dict[str, Positions], lot: _Lot) -> pa.Table:
-    fields: list[Field] = list(table.schema.upstream)
+    deleted_at = table.schema.deleted_at
+    fields: list[Field] = [*table.schema.upstream, *([] if deleted_at is None else [deleted_at])]
     if not positions:
         return table.schema.arrow.empty_table().select([field.name for field in fields])
     # One file at a time where there are several lots: little of each is of this one.

@@ -23,7 +23,7 @@ from applier.sink.evolve.plan import Evolution, plan
 from applier.sink.evolve.row_columns import (
     absent_from,
     columns_of_new,
-    refuse_excluded_key,
+    refuse_misshapen,
     refuse_unfit_filter,
     supplied,
 )
@@ -117,7 +117,7 @@ class Replicas:
         misfit = replace(report, verdict="does not fit")
         try:
             table = self.table(version.name)
-            refuse_excluded_key(version, self.config.type_rules)
+            refuse_misshapen(version, self.config.type_rules)
             refuse_unfit_filter(version, self.config.type_rules)
         except TableMismatch as error:
             return replace(misfit, reasons=(error.what,), ways_out=self._ways_out(version.name, [error.hint]))

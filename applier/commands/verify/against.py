@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import permutations
 from pathlib import Path
 from typing import NamedTuple, Protocol
@@ -143,9 +143,9 @@ class OtherTable:
 
     def prepared(self, name: TableName, table: Table, schemas: Sequence[TableSchema], rules: TypeRules) -> OtherSide:  # noqa: ARG002 - its types are known
         """See `Other`."""
-        schema = schemas[0]
+        schema = _of_living(schemas[0])
         for (short, held), (long, wanted) in permutations(
-            [(table, schema.names), (self.table, self.table.schema.names)]
+            [(table, schema.names), (self.table, _of_living(self.table.schema).names)]
         ):
             if lacking := sorted(wanted - held):
                 raise ColumnMissing(f"Table {short} has no column {', '.join(lacking)}, which table {long} has.")
@@ -156,6 +156,14 @@ class OtherTable:
                 raise TableMismatch(what, "Compare tables of the same types.")
         side = snapshot_side(self.table, self.table.snapshot_id, theirs.fields)
         return OtherSide(side, schema, schema.identifier)
+
+
+def _of_living(schema: TableSchema) -> TableSchema:
+    """The columns without that of the time of deletes: rows that have one are not compared."""
+    if schema.deleted_at is None:
+        return schema
+    fields = tuple(field for field in schema.fields if field is not schema.deleted_at)
+    return replace(schema, fields=fields, arrow=pa.schema([schema.arrow.field(field.name) for field in fields]))
 
 
 def is_table(against: str) -> bool:

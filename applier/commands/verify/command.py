@@ -150,7 +150,8 @@ class _Checks:
 
     def _remembered(self, folder: Path, table: Table, other: OtherSide, own: Side) -> Totals | None:
         """What shows with an earlier run that both sides are equal; None if rows must be compared."""
-        meant = (versions()[0], other.schema.fields, other.key, self.config.type_rules, without_counters(other.text))
+        text, deleted_at = without_counters(other.text), table.schema.deleted_at
+        meant = (versions()[0], other.schema.fields, other.key, self.config.type_rules, text, deleted_at)
         memory = Memory.of(folder, str(table), meant)
         key = tuple(map(other.names.index, other.key))
         found = totals(self.catalog.java.session, str(table), (other.side, own), other.bounds, key, memory)

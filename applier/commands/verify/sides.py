@@ -9,6 +9,7 @@ from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from applier.changefeed.packing import packed
 from applier.commands.verify.columns import FileTwice
@@ -43,10 +44,11 @@ class Side(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class SnapshotReader:
-    """Reads the living rows of data files of one snapshot."""
+    """Reads the living rows of data files of one snapshot; a row that has the time of its delete does not live."""
 
     storage: Storage
     fields: Sequence[Field]
+    deleted_at: Field | None = None
 
     def read(self, part: Sequence[IndexedFile]) -> Iterator[pa.Table]:
         """See `SideReader.read`: a block is a row group.
@@ -67,12 +69,15 @@ class SnapshotReader:
 
     def living(self, source: ParquetSource, group: int, dead: Positions) -> pa.Table:
         """The rows of a row group but those at dead positions, which are counted from its first row."""
-        rows = source.read(group, self.fields)
-        if not len(dead):
+        rows = source.read(group, [*self.fields, *([] if self.deleted_at is None else [self.deleted_at])])
+        if len(dead):
+            alive = np.ones(rows.num_rows, dtype=bool)
+            alive[dead] = False
+            rows = rows.filter(pa.array(alive))
+        if self.deleted_at is None:
             return rows
-        alive = np.ones(rows.num_rows, dtype=bool)
-        alive[dead] = False
-        return rows.filter(pa.array(alive))
+        kept = rows.filter(pc.is_null(rows[self.deleted_at.name]))
+        return kept.select([field.name for field in self.fields])
 
 
 def dead_between(indexed: IndexedFile, start: int, end: int) -> Positions:
@@ -130,7 +135,7 @@ def snapshot_side(table: Table, snapshot_id: int | None, fields: Sequence[Field]
         (path, times), *_ = Counter(file.path for file in files).most_common(1)
         raise FileTwice(f"Table {table} holds data file {path} {times} times, and each time its rows count.")
     parts = _parts([*index.files.values()], lambda indexed: indexed.file.size)
-    return Side(SnapshotReader(storage, tuple(fields)), parts)
+    return Side(SnapshotReader(storage, tuple(fields), table.schema.deleted_at), parts)
 
 
 def upstream_side(reader: Reader, files: Sequence[Any], table: str, schema: TableSchema) -> Side:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from applier.changefeed.change_batch import Changes
 from applier.changefeed.message import TopicPartition
@@ -15,8 +16,10 @@ from applier.changefeed.table import Keyed, TableName, TableShape, TableVersion
 from applier.changefeed.ts import LOGICAL
 from applier.changefeed.types import TypeRules
 from applier.changefeed.window import OffsetRange
+from applier.errors import ValueRefused
 from applier.order.admit import admitted
 from applier.order.merge import merge
+from applier.order.reduce import OLD_VALUE_HINT
 from applier.pipeline.scan.task_result import Part
 from applier.sink.commit.stamp import Stamp
 from applier.sink.evolve.row_columns import absent_from, fitted, is_older, is_unordered, retyped, widened, with_added
@@ -132,13 +135,16 @@ class Batch:
         """True if all rows came after those that the table had; otherwise any of them may be there already."""
         return known is None or all(ts is None or ts > known.resolved_ts for ts in (one.first_ts for one in self.parts))
 
-    def fits(self, now: TableVersion, table: Table, rules: TypeRules | None) -> list[Fit]:
+    def fits(
+        self, now: TableVersion, table: Table, rules: TypeRules | None, whole: frozenset[str] = frozenset()
+    ) -> list[Fit]:
         """What brings each part into the columns of the Iceberg table.
 
         Args:
             now: The table as its DDL left it.
             table: The Iceberg table.
             rules: How types map; None where no row is older than the columns of its table, as in resolved order.
+            whole: Columns that deletes must hold, as their rows stay.
         """
         schema = table.schema
         # Rows of Avro hold virtual columns that the table lacks, as NULL.
@@ -152,7 +158,8 @@ class Batch:
             names = (c.name for c in part.version.columns if c.name not in held and any(part is one for one in past))
             lacks = rules is not None and (dated or is_older(part.version, now))
             added = now if lacks else None
-            found.append(Fit(part.version, frozenset(absent.union(names)), schema, str(table), added, rules))
+            gone = frozenset(absent.union(names))
+            found.append(Fit(part.version, gone, schema, str(table), added, rules, whole))
         return found
 
     def merging(self, rows: Shape, *, by_place: bool, exact: bool) -> Merging:
@@ -168,6 +175,7 @@ class Fit:
         gone: Columns of it that the table lacks rightly.
         schema: Columns of the Iceberg table.
         added: The table as its DDL left it, where it may have columns that the version lacks.
+        whole: Columns that deletes must hold.
     """
 
     version: TableVersion
@@ -176,18 +184,24 @@ class Fit:
     table: str
     added: TableVersion | None
     rules: TypeRules | None
+    whole: frozenset[str] = frozenset()
 
     def fitted(self, rows: pa.Table) -> pa.Table:
         """The rows in these columns.
 
         Raises:
             TableMismatch, SchemaChangeRefused: As `fitted` and `with_added`.
+            ValueRefused: A delete does not hold its row.
         """
         rows = rows.drop_columns(sorted(self.gone.intersection(rows.column_names)))
         rows = fitted(rows, self.version, self.schema, self.table)
-        if self.added is None or self.rules is None:
-            return rows
-        return with_added(rows, self.version, self.added, self.schema, self.rules)
+        if self.added is not None and self.rules is not None:
+            rows = with_added(rows, self.version, self.added, self.schema, self.rules)
+        lacking = self.whole.difference(rows.column_names)
+        if lacking and not pc.all(rows["\0present"]).as_py():
+            what = f"A delete of table {self.version.name} does not hold column {min(lacking)}, and its row is to stay."
+            raise ValueRefused(what, OLD_VALUE_HINT)
+        return rows
 
 
 class Merging(NamedTuple):
@@ -212,7 +226,14 @@ class Merging(NamedTuple):
             ValueRefused: They lack a column that the filter of the table looks at.
         """
         try:
-            found = merge(parts, self.shape, str(self.name), by_place=self.by_place, exact=self.exact)
+            found = merge(
+                parts,
+                self.shape,
+                str(self.name),
+                by_place=self.by_place,
+                exact=self.exact,
+                is_soft=self.rows.is_soft,
+            )
         except pa.ArrowTypeError:
             raise retyped(self.name) from None
         admitting = self.rows.filter

@@ -7,8 +7,9 @@ from dataclasses import replace
 from typing import NamedTuple, TypeVar
 
 from applier.changefeed.completeness import Reason, Why
-from applier.changefeed.table import TableName
+from applier.changefeed.table import TableName, TableVersion
 from applier.changefeed.ts import LOGICAL
+from applier.changefeed.types import TypeRules
 from applier.ddl.schema_tracker import Tables
 from applier.errors import SchemaChangeRefused, TableIncomplete, TableMismatch, TerminalError, ValueRefused
 from applier.pipeline.batches.batch import Batch
@@ -103,9 +104,18 @@ def _prepared(targets: TargetTables, batch: Batch, tracked: Tables, stager: Stag
     stamp = targets.stamp(batch.name, batch.upto, _offsets(targets, batch), writer)
     is_marked = any(mark in stamp.extra or writer.table.setting(mark) is not None for mark in INEXACT)
     exact = order.has_watermark and not is_marked and batch.is_above(writer.known)
-    fits = batch.fits(now, writer.table, None if order.parts_at_ddl else targets.maker.rules)
-    merging = batch.merging(targets.maker.rules.shape_of(batch.name), by_place=order.by_place, exact=exact)
+    rules = targets.maker.rules
+    fits = batch.fits(now, writer.table, None if order.parts_at_ddl else rules, _whole(rules, now, writer))
+    merging = batch.merging(rules.shape_of(batch.name), by_place=order.by_place, exact=exact)
     return Prepared(batch.name, writer, stamp, stager.rows(batch, fits, merging, writer))
+
+
+def _whole(rules: TypeRules, now: TableVersion, writer: TableWriter) -> frozenset[str]:
+    """Columns that deletes must hold: where their rows stay, all that the table has of upstream."""
+    if not rules.shape_of(now.name).is_soft:
+        return frozenset()
+    taken = (column.name for column in now.columns if rules.takes(now.name, column))
+    return frozenset(taken) & writer.table.schema.names
 
 
 def _committed(targets: TargetTables, item: Prepared, *, is_complete: bool) -> CommitWork | None:

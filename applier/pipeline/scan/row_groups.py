@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, NamedTuple, TypeAlias, TypeVar, cast
 
 import numpy as np
@@ -247,7 +248,9 @@ class RowGroups:
                 chosen = [rows[at] for at in due.tolist()]
                 found = self._rows.get(group_of)
                 if found is None:
-                    found = self._begun(self._rows, group_of, group, int(stamps[due].min()), place, len(chosen))
+                    keeps = self.rules.shape_of(name).is_soft
+                    kind = partial(group, by_place=self._by_place, keeps_deleted=keeps)
+                    found = self._begun(self._rows, group_of, kind, int(stamps[due].min()), place, len(chosen))
                 if found is not None:
                     self._add(found, chosen, place)
 
@@ -279,7 +282,8 @@ class RowGroups:
             group_of, count = (due.name, due.version, number, place.topic, due.form), len(due.places)
             rows = self._blocks.get(group_of)
             if rows is None:
-                rows = self._begun(self._blocks, group_of, BlockGroup, int(due.commit_ts.min()), place, count)
+                kind = partial(BlockGroup, by_place=self._by_place)
+                rows = self._begun(self._blocks, group_of, kind, int(due.commit_ts.min()), place, count)
             if rows is not None:
                 rows.add(due, place.partition, offsets)
                 self._found.fates[Fate.APPLIED, due.name] += count
@@ -308,7 +312,7 @@ class RowGroups:
             self._found.wait(Waiting(name, number, ts, count, place))
             self._found.fates[Fate.HELD, name] += count
             return None
-        groups[where] = kind(self.versions.typed(version, cut, ts), by_place=self._by_place)
+        groups[where] = kind(self.versions.typed(version, cut, ts))
         return groups[where]
 
     def finish(self) -> None:

@@ -75,7 +75,7 @@ def misfits(state: State, targets: TargetTables, settings: TablesSection, former
 
 def cost(table: Table, change: LayoutChange, catalog: str) -> str:
     """What a change of the layout does not do, and the command that does it, if there is one."""
-    if change.shape is not None:
+    if change.dropped:
         return (
             "It costs a change of metadata: files of now, and older snapshots, hold the values until they are "
             "rewritten and expire."

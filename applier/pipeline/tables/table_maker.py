@@ -10,12 +10,12 @@ import pyarrow as pa
 from applier.changefeed.shape import SHAPE
 from applier.changefeed.table import Column, TableName, TableVersion
 from applier.changefeed.types import TypeRules, column_arrow_type
-from applier.config.table_layout import TableLayout
+from applier.config.table_layout import DELETED_AT, TableLayout
 from applier.config.tables import TablesSection
 from applier.errors import RESHAPED, SchemaChangeRefused, TableMismatch
 from applier.pipeline.scan.window_scan import Doubted
 from applier.pipeline.tables.changefeed import FILTERED
-from applier.sink.evolve.row_columns import absent_from, columns_of_new, refuse_excluded_key, supplied
+from applier.sink.evolve.row_columns import absent_from, columns_of_new, refuse_misshapen, supplied
 from applier.sink.format import row_metadata
 from applier.sink.format.layout import fitted
 from applier.sink.format.types import iceberg_type
@@ -103,10 +103,10 @@ class TableMaker:
         """
         shape, record = self.rules.shape_of(version.name), writer.table.file_layout.properties.get(SHAPE, "")
         try:
-            refuse_excluded_key(version, self.rules)
-            if record == shape.record:
+            refuse_misshapen(version, self.rules)
+            if record == shape.record and not (shape.is_soft and DELETED_AT not in writer.table.schema.names):
                 return None
-            if is_brought and shape.only_lacks_more(record):
+            if is_brought and shape.is_reached_from(record):
                 change_to(writer.table, self.settings.layout_of(version.name) or TableLayout())
                 return None
         except TableMismatch as error:
@@ -118,8 +118,12 @@ class TableMaker:
         """Refuse to let the rows of an Iceberg table be those of an upstream table.
 
         Raises:
-            SchemaChangeRefused: The configuration gives that one rows of another shape.
+            SchemaChangeRefused: The configuration gives that one rows of another shape; or deleted rows stay there,
+                of which it is not known where they belong.
         """
+        if self.rules.shape_of(name).is_soft:
+            what = f"Rows of table {table} become those of table {name}, and `deletes` is soft there."
+            raise SchemaChangeRefused(what, RESHAPED)
         if (table.setting(SHAPE) or "") != self.rules.shape_of(name).record:
             what = f"Rows of table {table} become those of table {name}, to which [tables] gives another shape."
             raise SchemaChangeRefused(what, RESHAPED)

@@ -23,7 +23,7 @@ from applier.sink.evolve.casts import cast as casts
 from applier.sink.evolve.casts.cast import family, is_lossless
 from applier.sink.evolve.column_mapping import ColumnMapping, lineage, moves
 from applier.sink.evolve.defaults import filled
-from applier.sink.evolve.row_columns import absent_from, refuse_excluded_key
+from applier.sink.evolve.row_columns import absent_from, refuse_misshapen
 from applier.sink.evolve.steps import Refusal
 from applier.sink.evolve.upstream_rows import UpstreamRows
 from applier.sink.format.row_metadata import TAKEN
@@ -108,7 +108,8 @@ def plan(
         return Evolution(refused=Refusal(f"Column {taken[0]} has the name of a column that applier added.", TAKEN))
     try:
         planned = _plan(before, after, actions, rules)
-        return replace(planned, refused=planned.refused or _unfiltered(planned, rules.shape_of(before.name)))
+        shape = rules.shape_of(before.name)
+        return replace(planned, refused=planned.refused or _unfiltered(planned, shape) or _rekeyed(planned, shape))
     except ValueError as error:  # A type that TiDB does not have: the columns of a view, for instance.
         return Evolution(refused=Refusal(f"A column cannot be mapped: {error}"))
 
@@ -116,12 +117,12 @@ def plan(
 def _crossing(found: ColumnMapping, before: TableVersion, after: TableVersion, rules: TypeRules) -> Refusal | None:
     """Why columns that the configuration excludes do not let a table follow its upstream."""
     was, now = rules.shape_of(before.name), rules.shape_of(after.name)
-    if not was.exclude and not now.exclude:
-        return None
     try:
-        refuse_excluded_key(after, rules)
+        refuse_misshapen(after, rules)
     except TableMismatch as error:
         return Refusal(f"{error.what}.", error.hint)
+    if not was.exclude and not now.exclude:
+        return None
     pairs = [(old.name, new.name) for old, new in found.pairs if old is not None]
     pairs += [(old, new) for old in found.unexplained_dropped for new in found.unexplained_added if was.excludes(old)]
     for old, new in pairs:
@@ -146,6 +147,13 @@ def _unfiltered(evolution: Evolution, shape: Shape) -> Refusal | None:
         if fold(name) in admitting.columns:
             return Refusal(f"Column {name}, which `where` of the table looks at, is changed.", RESHAPED)
     return None
+
+
+def _rekeyed(evolution: Evolution, shape: Shape) -> Refusal | None:
+    """Why deleted rows, which TiDB does not have, may be alike in a new key, or in new values of it."""
+    if not shape.is_soft or not any(isinstance(step, evolve.SetKey) for step in evolution.steps):
+        return None
+    return Refusal("Its key changes, and `deletes` is soft: deleted rows may be alike in the new one.", RESHAPED)
 
 
 def _stored(

@@ -46,26 +46,29 @@ def columns_of_new(version: TableVersion, rules: TypeRules) -> tuple[Column, ...
     """Columns that a new Iceberg table gets.
 
     Raises:
-        TableMismatch: An excluded column is part of the key; or the table's filter does not fit its columns.
+        TableMismatch: As `refuse_misshapen` and `refuse_unfit_filter`.
     """
-    refuse_excluded_key(version, rules)
+    refuse_misshapen(version, rules)
     refuse_unfit_filter(version, rules)
     return tuple(
         column for column in version.columns if column.name in version.key or not rules.lacks(version.name, column)
     )
 
 
-def refuse_excluded_key(version: TableVersion, rules: TypeRules) -> None:
-    """Refuse to leave out a column that tells rows apart.
+def refuse_misshapen(version: TableVersion, rules: TypeRules) -> None:
+    """Refuse to leave out a column that tells rows apart, and to keep deleted rows that no key tells from living ones.
 
     Raises:
-        TableMismatch: An excluded column is part of the key.
+        TableMismatch: An excluded column is part of the key; or deletes are soft, and there is no key.
     """
     shape = rules.shape_of(version.name)
+    again = ", and start `applier run -c FILE` again."
     if named := [name for name in version.key if shape.excludes(name)]:
         what = f"Column {named[0]} of table {version.name} is part of its key, which no table is without"
-        hint = f'Take it off `exclude` of [tables."{shape.pattern}".columns], and start `applier run -c FILE` again.'
-        raise TableMismatch(what, hint)
+        raise TableMismatch(what, f'Take it off `exclude` of [tables."{shape.pattern}".columns]{again}')
+    if shape.is_soft and not version.key and not version.keys_only:
+        what = f"Table {version.name} has no key, and `deletes` is soft: nothing tells deleted rows from living ones"
+        raise TableMismatch(what, f'Set deletes = "hard" for it under [tables]{again}')
 
 
 def refuse_unfit_filter(version: TableVersion, rules: TypeRules) -> None:
@@ -270,7 +273,8 @@ def with_added(
     Raises:
         SchemaChangeRefused: The value of a column in them is not known.
     """
-    if version.keys_only or not pc.any(rows["\0present"]).as_py():
+    shows = rules.shape_of(table.name).is_soft or pc.any(rows["\0present"]).as_py()
+    if version.keys_only or not shows:
         return rows
     for column in table.columns:
         found = schema.field(column.name)

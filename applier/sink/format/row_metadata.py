@@ -15,20 +15,21 @@ from applier.changefeed.change_batch import Provenance
 from applier.changefeed.event import Op
 from applier.changefeed.table import fold
 from applier.changefeed.ts import LOGICAL_BITS
-from applier.config.table_layout import RowMetadata
+from applier.config.table_layout import DELETED_AT
 from applier.errors import TableMismatch
 from applier.sink.format.types import ADDED_COLUMNS, DOC, METADATA_TYPES, Chunks, TableSchema, repeated
 
 pc: Any = pyarrow.compute
 
-_OPS: Mapping[Op, str] = {Op.INSERT: "insert", Op.UPDATE: "update", Op.UPSERT: "upsert"}
+_OPS: Mapping[Op, str] = {Op.INSERT: "insert", Op.UPDATE: "update", Op.UPSERT: "upsert", Op.DELETE: "delete"}
 _LOADED = "load"
 
-_COMMENTS: Mapping[RowMetadata, str] = {
+_COMMENTS: Mapping[str, str] = {
     "_commit_ts": "Commit ts of the last change of the row, by applier",
     "_commit_time": "Time of the last change of the row, by applier",
-    "_op": "Kind of the last change of the row: insert, update, upsert or load, by applier",
+    "_op": "Kind of the last change of the row: insert, update, upsert, delete or load, by applier",
     "_source_table": "Upstream table of the row at its last change, by applier",
+    DELETED_AT: "Time at which upstream deleted the row, NULL in living rows, by applier",
 }
 
 TAKEN = (
@@ -44,12 +45,12 @@ def entries(names: Iterable[str]) -> dict[str, str]:
     return {ADDED_COLUMNS: found} if found else {}
 
 
-def columns(names: Iterable[RowMetadata]) -> list[pa.Field[Any]]:
+def columns(names: Iterable[str]) -> list[pa.Field[Any]]:
     """The columns, optional, with their comments, in the order of the names."""
     return [pa.field(name, METADATA_TYPES[name], metadata={DOC: _COMMENTS[name].encode()}) for name in names]
 
 
-def refuse_taken(table: str, names: Iterable[RowMetadata], others: Iterable[str]) -> None:
+def refuse_taken(table: str, names: Iterable[str], others: Iterable[str]) -> None:
     """Refuse to add columns of these names to a table that has others, of upstream or of other writers.
 
     Raises:
@@ -85,6 +86,12 @@ def _times(made: Provenance) -> Chunks:
     return found
 
 
+def _deletes(made: Provenance) -> Chunks:
+    is_gone = pc.fill_null(pc.equal(made.op, Op.DELETE), False)
+    found: Chunks = pc.if_else(is_gone, _times(made), pa.scalar(None, pa.timestamp("us", tz="UTC")))
+    return found
+
+
 def _ops(made: Provenance) -> Chunks:
     places = pc.fill_null(pc.index_in(made.op, pa.array(list(_OPS), pa.int8())), len(_OPS))
     found: Chunks = pc.take(pa.chunked_array([[*_OPS.values(), _LOADED]]), places)
@@ -100,4 +107,5 @@ _VALUES: Mapping[str, Callable[[Provenance], Chunks]] = {
     "_commit_time": _times,
     "_op": _ops,
     "_source_table": _sources,
+    DELETED_AT: _deletes,
 }

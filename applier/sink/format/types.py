@@ -35,11 +35,14 @@ ADDED_COLUMNS = "applier-added-columns"
 """Table property: names of the columns that applier added to those of upstream, with a space between two. It outlives
 the changefeed, whose own properties begin with `applier.`."""
 
+_DELETED_AT = "_deleted_at"
+
 METADATA_TYPES: Mapping[str, pa.DataType] = {
     "_commit_ts": pa.int64(),
     "_commit_time": pa.timestamp("us", tz="UTC"),
     "_op": pa.string(),
     "_source_table": pa.string(),
+    _DELETED_AT: pa.timestamp("us", tz="UTC"),
 }
 """Types of those columns. One of another type is not theirs: a user dropped ours, and another writer took its name."""
 
@@ -137,6 +140,11 @@ class TableSchema:
     def shadows(self) -> bool:
         """Whether a column has a name of Iceberg's own, so that no job of Spark may read or write the table."""
         return any(fold(name) in METADATA_COLUMNS for name in self.names)
+
+    @property
+    def deleted_at(self) -> Field | None:
+        """The column that says when upstream deleted a row that stays; None where such rows go."""
+        return self.field(_DELETED_AT) if _DELETED_AT in self.added else None
 
     def taken(self, names: Iterable[str]) -> list[str]:
         """Those of some names of upstream columns that are names of columns which applier added, in any letters."""

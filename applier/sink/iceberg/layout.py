@@ -9,7 +9,7 @@ from typing import Any
 import pyarrow as pa
 
 from applier.changefeed.shape import SHAPE, Shape
-from applier.config.table_layout import ROW_IDS, PartitionField, RowMetadata, SortField, TableLayout
+from applier.config.table_layout import ROW_IDS, PartitionField, SortField, TableLayout
 from applier.errors import RESHAPED, TableMismatch
 from applier.runtime import failpoints
 from applier.sink.commit.foreign_commits import own_columns
@@ -39,7 +39,7 @@ class LayoutChange:
     added: tuple[PartitionField, ...] = ()
     sort: tuple[SortField, ...] | None = None
     properties: Mapping[str, str] = field(default_factory=dict)
-    metadata: tuple[RowMetadata, ...] = ()
+    metadata: tuple[str, ...] = ()
     dropped: tuple[str, ...] = ()
     shape: str | None = None
 
@@ -56,14 +56,15 @@ class LayoutChange:
         if self.metadata:
             parts.append(f"with {', '.join(self.metadata)}")
         if self.shape is not None:
-            parts.append(f"without {', '.join(self.dropped)}" if self.dropped else "with the shape of its pattern")
+            of_pattern = [] if self.metadata else ["with the shape of its pattern"]
+            parts += [f"without {', '.join(self.dropped)}"] if self.dropped else of_pattern
         return "; ".join(parts)
 
     @property
     def is_of_rows(self) -> bool:
         """Whether it changes what rows say from now on, and nothing about files."""
         properties = {key: value for key, value in self.properties.items() if key == ROW_IDS}
-        return self == LayoutChange(metadata=self.metadata, properties=properties)
+        return self == LayoutChange(metadata=self.metadata, properties=properties, shape=self.shape)
 
 
 def change_to(table: Table, layout: TableLayout) -> LayoutChange | None:
@@ -95,7 +96,7 @@ def change_to(table: Table, layout: TableLayout) -> LayoutChange | None:
 def _excluded(table: Table, shape: Shape, sort: Sequence[SortField] | None) -> dict[str, Any]:
     """The columns that a table loses to get a shape, where it has another one that this is enough for."""
     record = table.properties.get(SHAPE, "")
-    if not shape.only_lacks_more(record):
+    if not shape.is_reached_from(record):
         return {}
     gone = [found for found in table.schema.upstream if shape.excludes(found.name)]
     ids, names = {found.id for found in gone}, {found.name for found in gone}
@@ -139,7 +140,7 @@ def evolve(table: Table, change: LayoutChange) -> None:
         raise
 
 
-def _add_columns(table: Table, transaction: Any, names: Sequence[RowMetadata]) -> None:
+def _add_columns(table: Table, transaction: Any, names: Sequence[str]) -> None:
     """Add columns in a transaction, with the property that says that applier did."""
     update = transaction.updateSchema()
     for column in row_metadata.columns(names):

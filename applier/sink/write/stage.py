@@ -30,6 +30,8 @@ _HERE = "\0here"
 _THERE = "\0there"
 """Names of columns that carry row numbers; no TiDB column can be named so."""
 
+_NONE = np.empty(0, np.int64)
+
 
 class StagedBatch(NamedTuple):
     """What became of a batch, or of the part of it that one task has; nothing of it is committed.
@@ -104,12 +106,19 @@ class Stage:
         layout, index, storage = self.layout, self.index, self.storage
         name, schema, key = layout.table, layout.schema, index.columns
         check_columns(name, batch.upserts.schema, schema)
-        if self.exact and self.new_keys is not None and self.new_keys.is_there(index, batch):
+        if self.exact and not batch.is_soft and self.new_keys is not None and self.new_keys.is_there(index, batch):
             return StagedBatch(None, {}, 0, holds_new=True)
         keys = self._sought_keys(batch)
-        living = alive(positions_of(index.candidates(keys), keys, key, storage, self.threads), index.files, storage)
+        living = self._living(keys)
         # Every other key that is sought had a row at the stamped resolved ts.
         missing = keys.num_rows - sum(map(len, living.values())) - batch.may_be_new if self.exact else 0
+        if self.exact and batch.is_soft:
+            again = self._living(conform_keys(name, batch.upserts.filter(batch.fresh), key))
+            if self._deleted(again) < sum(map(len, again.values())):
+                return StagedBatch(None, {}, 0, holds_new=True)
+            # A row that an update or a delete meets as a deleted one was lost.
+            missing += self._deleted(living)
+            living = {path: np.union1d(living.get(path, _NONE), again.get(path, _NONE)) for path in {**living, **again}}
         absent = [field for field in schema.upstream if field.name not in batch.upserts.column_names]
         traced = row_ids.LINEAGE[:1] if row_ids.are_kept(layout) else ()
         rows = None
@@ -120,6 +129,20 @@ class Stage:
             new = new if ids is None else row_ids.with_ids(new, ids)
             rows = FileWriter(layout, storage).stage(new, batch.deletes.column_names)
         return StagedBatch(rows, _bitmaps(living), missing)
+
+    def _living(self, keys: pa.Table) -> dict[str, Positions]:
+        """Positions of the rows of some keys that the table has now, deleted ones that stay among them."""
+        index, storage = self.index, self.storage
+        found = positions_of(index.candidates(keys), keys, index.columns, storage, self.threads)
+        return alive(found, index.files, storage)
+
+    def _deleted(self, living: dict[str, Positions]) -> int:
+        """How many of these rows are deleted ones that stay."""
+        field = self.layout.schema.deleted_at
+        if field is None or not living:
+            return 0
+        times = read_located(self.storage, self.index.files, living, [field])[field.name]
+        return len(times) - times.null_count
 
     def _sought_keys(self, batch: ChangeBatch) -> pa.Table:
         """Keys whose rows may be in the table: those to delete, and those to upsert unless they are known to be new.
