@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
+from typing import Literal
 
 SHAPE = "applier-shape"
 """Table property: the shape that the rows of a table have, as `Shape.record`. It outlives the changefeed, whose own
@@ -19,9 +20,18 @@ class Shape:
 
     Attributes:
         pattern: The pattern under [tables] that it stands in, for messages.
+        casts: Types that columns are cast to, as Iceberg names them, by names in small letters. The columns of a table
+            show them.
+        types: The same of all columns of a TiDB type, which may end in ` unsigned`.
+        tinyint1: As in `TypeRules`; None for what counts for all tables.
+        zero_dates: The same.
     """
 
     pattern: str = field(default="", compare=False)
+    casts: Mapping[str, str] = field(default_factory=dict, compare=False)
+    types: Mapping[str, str] = field(default_factory=dict, compare=False)
+    tinyint1: Literal["int", "boolean"] | None = field(default=None, compare=False)
+    zero_dates: Literal["null", "stop", "string"] | None = field(default=None, compare=False)
 
     @property
     def record(self) -> str:

@@ -7,14 +7,18 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Any, Literal, Self
 
 import pyarrow as pa
 
+from applier.changefeed.cast import check_pair, recast, target
 from applier.changefeed.filter import TablePattern, most_specific
 from applier.changefeed.shape import Shape
 from applier.changefeed.table import Column, ColumnType, TableName, fold
 from applier.errors import RELOAD, SchemaChangeRefused
+
+ZeroDates = Literal["null", "stop", "string"]
+"""What zero and partial dates become."""
 
 UINT64 = pa.decimal128(20, 0)
 """Unsigned 64-bit numbers: no Iceberg integer holds them, and they must not wrap."""
@@ -45,6 +49,21 @@ DATE_TYPES = frozenset({"date", "datetime", "timestamp"})
 """Types whose zero and partial dates (`0000-00-00`, `2020-00-00`) have no Iceberg value."""
 
 
+class ColumnPath(str):
+    """`database.table.column` of a column, for messages and for the rules of its table, which no plain text shows."""
+
+    __slots__ = ("column", "name")
+
+    name: TableName
+    column: str
+
+    def __new__(cls, name: TableName, column: str) -> Self:
+        """The path of a column of a table."""
+        path = super().__new__(cls, f"{name}.{column}")
+        path.name, path.column = name, column
+        return path
+
+
 @dataclass(frozen=True, slots=True)
 class TypeRules:
     """Settings that change the mapping.
@@ -64,22 +83,45 @@ class TypeRules:
     """
 
     tinyint1: Literal["int", "boolean"] = "int"
-    zero_dates: Literal["null", "stop", "string"] = "null"
-    zero_dates_of: Mapping[str, Literal["null", "stop", "string"]] = field(default_factory=dict)
+    zero_dates: ZeroDates = "null"
+    zero_dates_of: Mapping[str, ZeroDates] = field(default_factory=dict)
     session_zone: str | None = "UTC"
     virtual_columns: Literal["omit", "null"] = "omit"
     unknown_default: Literal["stop", "null"] = "stop"
     distinct_keys: tuple[str, ...] = ()
     shapes: Sequence[tuple[TablePattern, Shape]] = ()
+    _found: dict[TableName, Shape] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     def shape_of(self, name: TableName) -> Shape:
         """What the rows of an upstream table are to be."""
-        return most_specific(self.shapes, name) or _UPSTREAM
+        found = self._found.get(name)
+        if found is None:
+            found = self._found[name] = most_specific(self.shapes, name) or _UPSTREAM
+        return found
 
-    def zero_date_policy(self, path: str) -> Literal["null", "stop", "string"]:
-        """What zero dates become in the column `database.table.column`."""
+    def zero_date_policy(self, path: str, kind: ColumnType | None = None) -> ZeroDates:
+        """What zero dates become in the column `database.table.column`; of a date that is cast to text, text."""
         of = {fold(column): policy for column, policy in self.zero_dates_of.items()}
-        return of.get(fold(path), self.zero_dates) if of else self.zero_dates
+        if (own := of.get(fold(path))) is not None:
+            return own
+        if kind is not None and kind.name in DATE_TYPES and self.cast_of(kind, path) == "string":
+            return "string"
+        return self._shape_at(path).zero_dates or self.zero_dates
+
+    def cast_of(self, kind: ColumnType, path: str) -> str | None:
+        """The type that the user casts a column to, as Iceberg names it: its own, or that of all of its type."""
+        shape = self._shape_at(path)
+        if isinstance(path, ColumnPath) and (own := shape.casts.get(fold(path.column))) is not None:
+            return own
+        is_unsigned = kind.unsigned and kind.name != "bit"
+        return shape.types.get(f"{kind.name} unsigned" if is_unsigned else kind.name)
+
+    def is_truth(self, kind: ColumnType, path: str) -> bool:
+        """Whether a tinyint(1) is a boolean by the rules, and no number that may be cast."""
+        return (self._shape_at(path).tinyint1 or self.tinyint1) == "boolean" and self.cast_of(kind, path) is None
+
+    def _shape_at(self, path: str) -> Shape:
+        return self.shape_of(path.name) if self.shapes and isinstance(path, ColumnPath) else _UPSTREAM
 
 
 _UPSTREAM = Shape()
@@ -89,8 +131,28 @@ def arrow_type(column: ColumnType, rules: TypeRules = TypeRules(), path: str = "
     """Arrow type of a column; `path` is its `database.table.column`, for the rules of single columns.
 
     Raises:
-        ValueError: TiDB has no such type, or rows leave open which type it is.
+        ValueError: TiDB has no such type, or rows leave open which type it is; or it cannot be cast as the rules say.
     """
+    plain = plain_type(column, rules, path)
+    text = rules.cast_of(column, path)
+    if text is None or target(text) == plain:
+        return plain
+    check_pair(column.name, text)
+    return target(text)
+
+
+def reshaped(values: pa.Array[Any], column: ColumnType, rules: TypeRules, path: str) -> pa.Array[Any]:
+    """The values of a column in its `arrow_type`, from those in its `plain_type`.
+
+    Raises:
+        NotExact: A cast does not hold one of them exactly.
+    """
+    wanted = arrow_type(column, rules, path)
+    return values if wanted == values.type else recast(values, column, wanted)
+
+
+def plain_type(column: ColumnType, rules: TypeRules = TypeRules(), path: str = "") -> pa.DataType:
+    """Arrow type of a column whose values are not cast; the arguments and errors are those of `arrow_type`."""
     if column.name == "decimal":
         return _decimal(column)
     if column.name == "bit":
@@ -99,9 +161,9 @@ def arrow_type(column: ColumnType, rules: TypeRules = TypeRules(), path: str = "
         return UINT64
     if column.unsigned and column.name == "int":
         return pa.int64()
-    if column.name == "tinyint" and column.length == 1 and rules.tinyint1 == "boolean":
+    if column.name == "tinyint" and column.length == 1 and rules.is_truth(column, path):
         return pa.bool_()
-    if column.name in DATE_TYPES and rules.zero_date_policy(path) == "string":
+    if column.name in DATE_TYPES and rules.zero_date_policy(path, column) == "string":
         return pa.string()
     if column.name in OPEN:
         msg = f"no CREATE TABLE shows whether it holds {OPEN[column.name]}"
@@ -116,12 +178,19 @@ def column_arrow_type(name: TableName, column: Column, rules: TypeRules) -> pa.D
     """Arrow type of a column of a table, with the rules for that very column.
 
     Raises:
-        SchemaChangeRefused: Rows leave open which type it has.
+        SchemaChangeRefused: Rows leave open which type it has, or it cannot be cast as the rules say.
     """
     if column.type.name in OPEN:
         what = f"Column {column.name} of table {name} has no known type: no CREATE TABLE shows it."
         raise SchemaChangeRefused(what, RELOAD)
-    return arrow_type(column.type, rules, f"{name}.{column.name}")
+    path = ColumnPath(name, column.name)
+    plain_type(column.type, rules, path)
+    try:
+        return arrow_type(column.type, rules, path)
+    except ValueError as error:
+        where = f'[tables."{rules.shape_of(name).pattern}"]'
+        hint = f"Correct `cast` or `types` of {where}, and start `applier run -c FILE` again."
+        raise SchemaChangeRefused(f"Column {column.name} of table {name}: {error}.", hint) from None
 
 
 def _decimal(column: ColumnType) -> pa.DataType:

@@ -13,6 +13,7 @@ from pydantic import Field, model_validator
 from applier.changefeed.shape import Shape
 from applier.changefeed.table import fold
 from applier.config.section import Section, nearest, refuse
+from applier.config.table_columns import ColumnsSection, misfits
 
 _TIMES = ("year", "month", "day", "hour")
 _WIDE = ("bucket", "truncate")
@@ -157,6 +158,15 @@ class LayoutSection(Section):
     follow rows by it see an update (docs/shapes.md). Default: an updated row is a new one, and existing tables stay as
     they are."""
 
+    types: dict[str, str] = Field(default={})
+    """Types of all columns of a TiDB type in these tables, as Iceberg names them, e.g. `{ "bigint unsigned" = "long",
+    enum = "int", time = "long" }`. A value that does not fit is refused like any other (docs/shapes.md)."""
+    tinyint1: Literal["int", "boolean"] | None = None
+    """Type of tinyint(1) in these tables, in the place of `tables.tinyint1`."""
+    zero_dates: Literal["null", "stop", "string"] | None = None
+    """What zero and partial dates become in these tables, in the place of `tables.zero_dates`."""
+    columns: ColumnsSection = ColumnsSection()
+
     @model_validator(mode="after")
     def _check(self) -> LayoutSection:
         problems = {}
@@ -166,6 +176,7 @@ class LayoutSection(Section):
             except ValueError as error:
                 problems[key] = str(error).removeprefix(f"{key} ")
         own = sorted(key for key in self.properties if key.startswith("applier"))
+        problems |= {f"types.{name}": problem for name, problem in misfits(self.types).items()}
         if own:
             problems["properties"] = f"{own[0]} is set by applier alone"
         refuse(problems)
@@ -183,4 +194,10 @@ class LayoutSection(Section):
 
     def shape(self, pattern: str) -> Shape:
         """What the rows of these tables are to be."""
-        return Shape(pattern)
+        return Shape(
+            pattern,
+            casts=self.columns.casts,
+            types=self.types,
+            tinyint1=self.tinyint1,
+            zero_dates=self.zero_dates,
+        )

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.compute
 
 from applier.changefeed.table import TableVersion
-from applier.changefeed.types import TypeRules
+from applier.changefeed.types import ColumnPath, TypeRules
 from applier.decode.dump.file_columns import missing
 from applier.decode.dump.typed_rows import WIRE
 from applier.decode.values.convert import to_array
@@ -51,7 +51,7 @@ class Generated:
             column = self.version.column(name)
             assert column is not None  # noqa: S101 - it is one of the table
             values = _texts(self.expression(name), rows).combine_chunks()
-            array, _ = to_array(values, column, WIRE, self.rules, f"{self.version.name}.{name}")
+            array, _ = to_array(values, column, WIRE, self.rules, ColumnPath(self.version.name, name))
             rows = rows.append_column(name, array)
         return rows
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 import pyarrow as pa
 
 from applier.changefeed.table import UNKNOWN_DEFAULT, Column, ColumnType, TableVersion
-from applier.changefeed.types import DATE_TYPES, TypeRules, column_arrow_type
+from applier.changefeed.types import DATE_TYPES, OPEN, ColumnPath, TypeRules, arrow_type, column_arrow_type, plain_type
 from applier.ddl import actions as ddl
 from applier.ddl.actions import Action
 from applier.sink.evolve import steps as evolve
@@ -26,6 +26,11 @@ from applier.sink.evolve.steps import Refusal
 from applier.sink.evolve.upstream_rows import UpstreamRows
 from applier.sink.format.row_metadata import TAKEN
 from applier.sink.format.types import TableSchema, is_promotion
+
+_RECAST_HINT = (
+    "Load the table again, with `applier load -c FILE --from DIR --tables TABLE`, and name the column in `cast` of its "
+    "pattern under [tables] as it is called now."
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,7 +171,7 @@ class _Change:
         """Steps for this column, and what cannot be done exactly if there are rows."""
         if self.old is None:
             arrow = self._arrow(self.after, self.new)
-            value, doubt = filled(self._full(), arrow, self.rules, f"{self.after.name}.{self.new.name}")
+            value, doubt = filled(self._full(), arrow, self.rules, self._path(self.after, self.new))
             yield evolve.AddField(self.new.name, arrow, value, self._comment())
             if doubt is not None:
                 yield doubt
@@ -179,6 +184,9 @@ class _Change:
         if self._is_reread(self.old):
             names = f"{self.new.name} was read as {self.old.type.name}, and this statement shows it as"
             yield Refusal(f"Column {names} {self.new.type.name} without changing it: the rows so far hold other text.")
+        elif isinstance(retyped, evolve.ConvertField) and self._is_cast(self.old):
+            what = f"Column {self.new.name} is cast, and its values in existing rows are no longer those of its cast."
+            yield Refusal(what, _RECAST_HINT, self.new.name)
         elif isinstance(retyped, evolve.ConvertField) and (reason := casts.refusal(retyped)) is not None:
             what = f"Column {self.new.name} changes from {self.old.type.name} to {self.new.type.name}: {reason}."
             yield Refusal(what, column=self.new.name)
@@ -192,10 +200,13 @@ class _Change:
     def _retyped(self, column: Column) -> evolve.EvolutionStep | None:
         shown = self.new.type.completed(self.written.type) if self.written else self.new.type
         old, new = column.type, shown.completed(column.type)
-        if old == new or (self.written is None and self._is_learnt(old, new)):
+        if self._is_kept(old, new) or (old != new and self.written is None and self._is_learnt(old, new)):
             return None
         arrows = self._arrow(self.before, column), self._arrow(self.after, self.new)
-        if is_lossless(old, new, arrows[1]):
+        # A value that stays the same upstream is cast to the same one; without a cast, a truth is no number any more.
+        is_truth = pa.types.is_boolean(arrows[1])
+        kept = plain_type(new, self.rules, self._path(self.after, self.new)) if is_truth else arrows[1]
+        if old == new or is_lossless(old, new, kept):
             if arrows[0] == arrows[1]:
                 return None
             if is_promotion(*arrows):
@@ -204,8 +215,25 @@ class _Change:
 
     def _holds_null(self, column: Column, new: ColumnType) -> bool:
         """Whether NULL stays NULL: a zero date is NULL here as well, and its text is not."""
-        policy = self.rules.zero_date_policy(f"{self.before.name}.{column.name}")
+        policy = self.rules.zero_date_policy(self._path(self.before, column), column.type)
         return column.nullable and (column.type.name not in DATE_TYPES or new.name in DATE_TYPES or policy != "null")
+
+    def _is_kept(self, old: ColumnType, new: ColumnType) -> bool:
+        """Whether the type is the same, and what the rules for its name and that of its table make of it."""
+        paths = self._path(self.before, self.old or self.new), self._path(self.after, self.new)
+        if old != new or paths[0] == paths[1] or old.name in OPEN:
+            return old == new
+        return arrow_type(old, self.rules, paths[0]) == arrow_type(new, self.rules, paths[1])
+
+    def _is_cast(self, column: Column) -> bool:
+        """Whether the values before or after are those of a cast, or only the rules for their names differ."""
+        sides = (self.before, column), (self.after, self.new)
+        plain = [plain_type(each.type, self.rules, self._path(version, each)) for version, each in sides]
+        is_moved = column.type == self.new.type and plain[0] != plain[1]
+        return is_moved or plain != [self._arrow(version, each) for version, each in sides]
+
+    def _path(self, version: TableVersion, column: Column) -> ColumnPath:
+        return ColumnPath(version.name, column.name)
 
     def _is_learnt(self, old: ColumnType, new: ColumnType) -> bool:
         """Whether only the digits of the seconds were not known before: every value has them, save where it is text."""

@@ -18,7 +18,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from applier.changefeed.table import Column, ColumnType, TableName, TableVersion, fingerprint
-from applier.changefeed.types import TypeRules
+from applier.changefeed.types import ColumnPath, TypeRules
 from applier.errors import SchemaChangeRefused, TableMismatch
 from applier.sink.evolve.casts.cast import family, wider
 from applier.sink.evolve.defaults import filled
@@ -242,7 +242,7 @@ def with_added(
     for column in table.columns:
         found = schema.field(column.name)
         if found is not None and column.generated != VIRTUAL and version.column(column.name) is None:
-            value, doubt = filled(column, found.arrow, of_schemas(rules), f"{table.name}.{column.name}")
+            value, doubt = filled(column, found.arrow, of_schemas(rules), ColumnPath(table.name, column.name))
             if doubt is not None:
                 raise doubt.of(table.name)
             rows = rows.append_column(column.name, pa.array([value.as_py()] * len(rows), found.arrow))

@@ -1,0 +1,57 @@
+"""What the columns of the tables of a pattern become."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+
+from pydantic import Field, model_validator
+
+from applier.changefeed.cast import CAST_TYPES, UNSIGNED, check_pair, target
+from applier.changefeed.table import fold
+from applier.config.section import Section, nearest, refuse
+
+
+class ColumnsSection(Section):
+    """What columns of these tables become."""
+
+    cast: dict[str, str] = Field(default={})
+    """Types of single columns, as Iceberg names them, e.g. `{ price = "string", state = "int" }`; docs/shapes.md says
+    which each type of TiDB can be cast to. It counts before `types`. A column that only one of the tables has is cast
+    there."""
+
+    @model_validator(mode="after")
+    def _check(self) -> ColumnsSection:
+        problems = {}
+        names = Counter(map(fold, self.cast))
+        for column, text in self.cast.items():
+            try:
+                target(text)
+            except ValueError as error:
+                problems[f"cast.{column}"] = str(error)
+            if names[fold(column)] > 1:
+                problems[f"cast.{column}"] = "TiDB takes it for one column with another key: leave one of them"
+        refuse(problems)
+        return self
+
+    @property
+    def casts(self) -> Mapping[str, str]:
+        """`cast` by names in small letters."""
+        return {fold(column): text for column, text in self.cast.items()}
+
+
+def misfits(types: Mapping[str, str]) -> dict[str, str]:
+    """What is wrong with casts of all columns of some TiDB types, by type."""
+    found = {}
+    for name, text in types.items():
+        bare = name.removesuffix(" unsigned")
+        if bare not in CAST_TYPES or (bare != name and bare not in UNSIGNED):
+            near = nearest(name, CAST_TYPES)
+            hint = f"did you mean {near}?" if near else f"types that can be cast are {', '.join(CAST_TYPES)}"
+            found[name] = f"is no type of TiDB that can be cast, {hint}"
+            continue
+        try:
+            check_pair(bare, text)
+        except ValueError as error:
+            found[name] = str(error)
+    return found
