@@ -7,6 +7,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from typing import Literal
 
+from applier.changefeed.mask import Mask
+
 SHAPE = "applier-shape"
 """Table property: the shape that the rows of a table have, as `Shape.record`. It outlives the changefeed, whose own
 properties begin with `applier.`."""
@@ -25,6 +27,9 @@ class Shape:
         types: The same of all columns of a TiDB type, which may end in ` unsigned`.
         tinyint1: As in `TypeRules`; None for what counts for all tables.
         zero_dates: The same.
+        masks: How columns are masked, by names in small letters.
+        mask_key: What shows that the key of `hash` is another one; "" without such a mask.
+        secret: That key.
     """
 
     pattern: str = field(default="", compare=False)
@@ -32,6 +37,14 @@ class Shape:
     types: Mapping[str, str] = field(default_factory=dict, compare=False)
     tinyint1: Literal["int", "boolean"] | None = field(default=None, compare=False)
     zero_dates: Literal["null", "stop", "string"] | None = field(default=None, compare=False)
+    masks: Mapping[str, Mask] = field(default_factory=dict)
+    mask_key: str = ""
+    secret: bytes = field(default=b"", compare=False, repr=False)
+
+    @property
+    def hides(self) -> bool:
+        """Whether values of upstream must not be found here."""
+        return bool(self.masks)
 
     @property
     def record(self) -> str:

@@ -13,8 +13,9 @@ import pyarrow as pa
 
 from applier.changefeed.cast import check_pair, recast, target
 from applier.changefeed.filter import TablePattern, most_specific
+from applier.changefeed.mask import Mask, masked
 from applier.changefeed.shape import Shape
-from applier.changefeed.table import Column, ColumnType, TableName, fold
+from applier.changefeed.table import Column, ColumnType, TableName, TableVersion, fold
 from applier.errors import RELOAD, SchemaChangeRefused
 
 ZeroDates = Literal["null", "stop", "string"]
@@ -109,12 +110,31 @@ class TypeRules:
         return self._shape_at(path).zero_dates or self.zero_dates
 
     def cast_of(self, kind: ColumnType, path: str) -> str | None:
-        """The type that the user casts a column to, as Iceberg names it: its own, or that of all of its type."""
+        """The type that the user casts a column to, as Iceberg names it: its own, or that of all of its type.
+
+        None for a column that is masked.
+        """
         shape = self._shape_at(path)
+        if self.mask_of(path) is not None:
+            return None
         if isinstance(path, ColumnPath) and (own := shape.casts.get(fold(path.column))) is not None:
             return own
         is_unsigned = kind.unsigned and kind.name != "bit"
         return shape.types.get(f"{kind.name} unsigned" if is_unsigned else kind.name)
+
+    def mask_of(self, path: str) -> Mask | None:
+        """How the user masks a column."""
+        return self._shape_at(path).masks.get(fold(path.column)) if isinstance(path, ColumnPath) else None
+
+    @property
+    def hides(self) -> bool:
+        """Whether values of some upstream columns must not be found here, in whatever table."""
+        return any(shape.hides for _, shape in self.shapes)
+
+    def masked(self, values: pa.Array[Any], path: str) -> pa.Array[Any]:
+        """The values of a column, masked if it is."""
+        mask = self.mask_of(path)
+        return values if mask is None else masked(values, mask, self._shape_at(path).secret)
 
     def is_truth(self, kind: ColumnType, path: str) -> bool:
         """Whether a tinyint(1) is a boolean by the rules, and no number that may be cast."""
@@ -134,6 +154,8 @@ def arrow_type(column: ColumnType, rules: TypeRules = TypeRules(), path: str = "
         ValueError: TiDB has no such type, or rows leave open which type it is; or it cannot be cast as the rules say.
     """
     plain = plain_type(column, rules, path)
+    if rules.mask_of(path) is not None:
+        return pa.string()
     text = rules.cast_of(column, path)
     if text is None or target(text) == plain:
         return plain
@@ -147,6 +169,8 @@ def reshaped(values: pa.Array[Any], column: ColumnType, rules: TypeRules, path: 
     Raises:
         NotExact: A cast does not hold one of them exactly.
     """
+    if rules.mask_of(path) is not None:
+        return rules.masked(values, path)
     wanted = arrow_type(column, rules, path)
     return values if wanted == values.type else recast(values, column, wanted)
 
@@ -172,6 +196,28 @@ def plain_type(column: ColumnType, rules: TypeRules = TypeRules(), path: str = "
         msg = f"TiDB has no column type {column.name!r}"
         raise ValueError(msg)
     return _FIXED[column.name]
+
+
+def check_key(version: TableVersion, rules: TypeRules) -> None:
+    """Refuse a key whose values a mask makes alike.
+
+    Raises:
+        SchemaChangeRefused: A column of it has another mask than `hash`.
+    """
+    for column in version.key:
+        mask = rules.mask_of(ColumnPath(version.name, column))
+        if mask not in (None, "hash"):
+            what = f"Column {column} is of the key of table {version.name}, and the mask {mask} makes rows alike."
+            hint = f"""Set its mask to "hash" in [tables."{rules.shape_of(version.name).pattern}".columns]."""
+            raise SchemaChangeRefused(what, hint)
+
+
+def is_reshaped(name: TableName, column: Column, rules: TypeRules) -> bool:
+    """Whether the values of a column are others than upstream, or of another type: cast or masked."""
+    path = ColumnPath(name, column.name)
+    return rules.mask_of(path) is not None or arrow_type(column.type, rules, path) != plain_type(
+        column.type, rules, path
+    )
 
 
 def column_arrow_type(name: TableName, column: Column, rules: TypeRules) -> pa.DataType:

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from pydantic import Field, model_validator
 
 from applier.changefeed.cast import CAST_TYPES, UNSIGNED, check_pair, target
+from applier.changefeed.mask import Mask
 from applier.changefeed.table import fold
 from applier.config.section import Section, nearest, refuse
 
@@ -20,6 +21,11 @@ class ColumnsSection(Section):
     which each type of TiDB can be cast to. It counts before `types`. A column that only one of the tables has is cast
     there."""
 
+    mask: dict[str, Mask] = Field(default={})
+    """How the values of columns are hidden, e.g. `{ email = "hash", card = "last4", note = "redact" }`: `hash` is the
+    HMAC-SHA-256 of the value with `tables.mask_key`, in hex; `last4` leaves the last four characters; `redact` leaves
+    `***`. The columns are text, NULL stays NULL. A column of the key takes `hash` alone (docs/shapes.md)."""
+
     @model_validator(mode="after")
     def _check(self) -> ColumnsSection:
         problems = {}
@@ -31,8 +37,19 @@ class ColumnsSection(Section):
                 problems[f"cast.{column}"] = str(error)
             if names[fold(column)] > 1:
                 problems[f"cast.{column}"] = "TiDB takes it for one column with another key: leave one of them"
+        masks = Counter(map(fold, self.mask))
+        for column in self.mask:
+            if fold(column) in names:
+                problems[f"mask.{column}"] = "is cast as well, and a masked column is text: leave one of them"
+            elif masks[fold(column)] > 1:
+                problems[f"mask.{column}"] = "TiDB takes it for one column with another key: leave one of them"
         refuse(problems)
         return self
+
+    @property
+    def masks(self) -> Mapping[str, Mask]:
+        """`mask` by names in small letters."""
+        return {fold(column): mask for column, mask in self.mask.items()}
 
     @property
     def casts(self) -> Mapping[str, str]:

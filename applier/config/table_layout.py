@@ -10,6 +10,7 @@ from typing import Literal
 
 from pydantic import Field, model_validator
 
+from applier.changefeed.mask import fingerprint_of
 from applier.changefeed.shape import Shape
 from applier.changefeed.table import fold
 from applier.config.section import Section, nearest, refuse
@@ -192,12 +193,16 @@ class LayoutSection(Section):
             tuple(dict.fromkeys(self.metadata)),
         )
 
-    def shape(self, pattern: str) -> Shape:
-        """What the rows of these tables are to be."""
+    def shape(self, pattern: str, mask_key: str = "") -> Shape:
+        """What the rows of these tables are to be; the key is that of masks of the kind `hash`."""
+        secret = mask_key.encode() if "hash" in self.columns.mask.values() else b""
         return Shape(
             pattern,
             casts=self.columns.casts,
             types=self.types,
             tinyint1=self.tinyint1,
             zero_dates=self.zero_dates,
+            masks=self.columns.masks,
+            mask_key=fingerprint_of(secret) if secret else "",
+            secret=secret,
         )

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.compute
 
 from applier.changefeed.table import TableVersion
-from applier.changefeed.types import ColumnPath, TypeRules
+from applier.changefeed.types import ColumnPath, TypeRules, is_reshaped
 from applier.decode.dump.file_columns import missing
 from applier.decode.dump.typed_rows import WIRE
 from applier.decode.values.convert import to_array
@@ -69,6 +69,8 @@ class Generated:
             column = self.version.column(own)
             if column is None or (own != name and column.generated) or column.type.name not in _NUMBERS | _TEXTS:
                 raise Inexact(f"column {name} is made of column {own}, which is neither a whole number nor text")
+            if own != name and is_reshaped(self.version.name, column, self.rules):
+                raise Inexact(f"column {name} is made of column {own}, which is cast or masked")
         return node
 
 

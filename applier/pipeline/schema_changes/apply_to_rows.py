@@ -112,7 +112,7 @@ class RowDdlApplier:
         version = self.state.tables.get(table)
         if version is None:
             raise SchemaChangeRefused(f"The columns of table {table} are not known: {shown(change.sql)}.", RELOAD)
-        return rows_of(version, self.state.tables.partitioning(table), names)
+        return rows_of(version, self.state.tables.partitioning(table), names, self.targets.maker.rules)
 
     def _refuse_absent(self, chosen: PartitionRows, name: TableName, writer: TableWriter) -> None:
         """A column that no row has a value of may be NULL everywhere, or may not be in the feed at all."""

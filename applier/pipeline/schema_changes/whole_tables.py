@@ -146,6 +146,8 @@ class TableDdl:
         writer = self.targets.writer(rename.table)
         if writer is not None and not self.is_renamed(change, rename.to):
             _refuse_taken(change, rename, self.targets.writer(rename.to))
+            if (reshaped := self.targets.maker.reshaped(writer, rename.last)) is not None:
+                raise SchemaChangeRefused(reshaped.what, reshaped.hint)
             if not is_in(writer.known, change):
                 # The mark is there before the name: found under the new one it says that the rename was made.
                 known = self.state.completeness.get(rename.table)

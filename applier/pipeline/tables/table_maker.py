@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 import pyarrow as pa
 
 from applier.changefeed.shape import SHAPE
-from applier.changefeed.table import Column, TableVersion
-from applier.changefeed.types import TypeRules, column_arrow_type
+from applier.changefeed.table import Column, TableName, TableVersion
+from applier.changefeed.types import TypeRules, check_key, column_arrow_type
 from applier.config.table_layout import TableLayout
 from applier.config.tables import TablesSection
 from applier.errors import TableMismatch
@@ -76,7 +76,9 @@ class TableMaker:
 
         Raises:
             TableMismatch: The layout that the configuration gives the table does not fit its columns.
+            SchemaChangeRefused: A column has no such cast, or its mask would make keys alike.
         """
+        check_key(version, self.rules)
         key = version.key
         doubts = {FILTERED: "true"} if self.doubted is None or version.name in self.doubted else {}
         omit = self.rules.virtual_columns == "omit"
@@ -100,8 +102,9 @@ class TableMaker:
         record = self.rules.shape_of(version.name).record
         return {SHAPE: record} if record else {}
 
-    def _reshaped(self, writer: TableWriter, version: TableVersion) -> TableMismatch | None:
-        if (writer.table.setting(SHAPE) or "") == self.rules.shape_of(version.name).record:
+    def reshaped(self, writer: TableWriter, name: TableName) -> TableMismatch | None:
+        """Why the rows of a table are not those that the pattern of a name gives; None if they are."""
+        if (writer.table.setting(SHAPE) or "") == self.rules.shape_of(name).record:
             return None
         what = f"Table {writer.table} holds rows of another shape than its pattern under [tables] gives them now."
         return TableMismatch(what, _RESHAPE)
@@ -125,7 +128,7 @@ class TableMaker:
 
     def misfit(self, writer: TableWriter, version: TableVersion) -> TableMismatch | None:
         """Why rows of a table, or one of its columns, are not what the rules make of upstream's; None if all are."""
-        if (reshaped := self._reshaped(writer, version)) is not None:
+        if (reshaped := self.reshaped(writer, version.name)) is not None:
             return reshaped
         schema = writer.table.schema
         held = [column for column in supplied(version, schema).columns if schema.field(column.name) is not None]
@@ -144,7 +147,8 @@ class TableMaker:
         """
         if writer.known is not None:
             return
-        if (reshaped := self._reshaped(writer, version)) is not None:
+        check_key(version, self.rules)
+        if (reshaped := self.reshaped(writer, version.name)) is not None:
             raise reshaped
         for column in supplied(version, writer.table.schema).columns:
             found = writer.table.schema.field(column.name)

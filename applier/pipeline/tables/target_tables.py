@@ -135,15 +135,15 @@ class TargetTables:
     ) -> TableMismatch | None:
         """Why nothing may be written to a table as others have left it; see `ListedTables.damage`.
 
-        With a `version`, also why the rules for types, which may have changed, give its rows other types than it has.
+        Also why the rules, which may have changed, give its rows another shape or, with a `version`, other types.
         """
         if name in self.listed.broken:
             return self.listed.broken[name]
         writer = self.writer(name)
         found = self.listed.damage(self.identifier(name), writer, is_listed=is_listed)
-        if found is not None or writer is None or version is None:
+        if found is not None or writer is None:
             return found
-        return self.maker.misfit(writer, version)
+        return self.maker.reshaped(writer, name) if version is None else self.maker.misfit(writer, version)
 
     def tracked_identity(self, name: TableName, *, is_settled: bool) -> str:
         """What a table is, as `Tracked.identity` has it; one whose name is not settled is what it was before."""

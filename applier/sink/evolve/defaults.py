@@ -56,7 +56,7 @@ def existing_value(column: Column, arrow: pa.DataType, rules: TypeRules, path: s
         return pa.scalar(None, arrow)
     text = zero_text(column) if column.default is None else column.default
     plain = plain_type(column.type, rules, path)
-    if plain == arrow_type(column.type, rules, path):
+    if rules.mask_of(path) is None and plain == arrow_type(column.type, rules, path):
         return _plain_value(text, column, arrow, rules, path)
     value = _plain_value(text, column, plain, rules, path)
     try:

@@ -13,9 +13,19 @@ from dataclasses import dataclass, replace
 import pyarrow as pa
 
 from applier.changefeed.table import UNKNOWN_DEFAULT, Column, ColumnType, TableVersion
-from applier.changefeed.types import DATE_TYPES, OPEN, ColumnPath, TypeRules, arrow_type, column_arrow_type, plain_type
+from applier.changefeed.types import (
+    DATE_TYPES,
+    OPEN,
+    ColumnPath,
+    TypeRules,
+    arrow_type,
+    check_key,
+    column_arrow_type,
+    plain_type,
+)
 from applier.ddl import actions as ddl
 from applier.ddl.actions import Action
+from applier.errors import SchemaChangeRefused
 from applier.sink.evolve import steps as evolve
 from applier.sink.evolve.casts import cast as casts
 from applier.sink.evolve.casts.cast import family, is_lossless
@@ -27,6 +37,10 @@ from applier.sink.evolve.upstream_rows import UpstreamRows
 from applier.sink.format.row_metadata import TAKEN
 from applier.sink.format.types import TableSchema, is_promotion
 
+_REMASK_HINT = (
+    "Name the column in `mask` of its pattern under [tables] as it is called now, and load the table again, with "
+    "`applier load -c FILE --from DIR --tables TABLE`."
+)
 _RECAST_HINT = (
     "Load the table again, with `applier load -c FILE --from DIR --tables TABLE`, and name the column in `cast` of its "
     "pattern under [tables] as it is called now."
@@ -106,10 +120,27 @@ def plan(
     before, after = _stored(before, after, actions, rules, None if schema is None else schema.names)
     if schema is not None and (taken := schema.taken(column.name for column in after.columns)):
         return Evolution(refused=Refusal(f"Column {taken[0]} has the name of a column that applier added.", TAKEN))
+    if (reason := _unmasked(before, after, actions, rules)) is not None:
+        return Evolution(refused=reason)
     try:
         return _plan(before, after, actions, rules)
     except ValueError as error:  # A type that TiDB does not have: the columns of a view, for instance.
         return Evolution(refused=Refusal(f"A column cannot be mapped: {error}"))
+
+
+def _unmasked(before: TableVersion, after: TableVersion, actions: Sequence[Action], rules: TypeRules) -> Refusal | None:
+    """Why the masks of a table are no longer those of its rows: a column has a new name, or a new key is masked."""
+    for old, new in lineage(before, after, actions).pairs:
+        paths = ColumnPath(before.name, old.name if old else new.name), ColumnPath(after.name, new.name)
+        masks = [rules.mask_of(path) or "none" for path in paths]
+        if old is not None and masks[0] != masks[1]:
+            what = f"Column {old.name} becomes {new.name}, and their masks are not the same: {masks[0]}, {masks[1]}."
+            return Refusal(what, _REMASK_HINT)
+    try:
+        check_key(after, rules)
+    except SchemaChangeRefused as refusal:
+        return Refusal(refusal.what, refusal.hint)
+    return None
 
 
 def _stored(
@@ -185,7 +216,7 @@ class _Change:
             names = f"{self.new.name} was read as {self.old.type.name}, and this statement shows it as"
             yield Refusal(f"Column {names} {self.new.type.name} without changing it: the rows so far hold other text.")
         elif isinstance(retyped, evolve.ConvertField) and self._is_cast(self.old):
-            what = f"Column {self.new.name} is cast, and its values in existing rows are no longer those of its cast."
+            what = f"Column {self.new.name} is cast or masked, and its values in existing rows are not those of before."
             yield Refusal(what, _RECAST_HINT, self.new.name)
         elif isinstance(retyped, evolve.ConvertField) and (reason := casts.refusal(retyped)) is not None:
             what = f"Column {self.new.name} changes from {self.old.type.name} to {self.new.type.name}: {reason}."
@@ -226,7 +257,9 @@ class _Change:
         return arrow_type(old, self.rules, paths[0]) == arrow_type(new, self.rules, paths[1])
 
     def _is_cast(self, column: Column) -> bool:
-        """Whether the values before or after are those of a cast, or only the rules for their names differ."""
+        """Whether the values are masked, or those of a cast, or only the rules for their names differ."""
+        if self.rules.mask_of(self._path(self.after, self.new)) is not None:
+            return True
         sides = (self.before, column), (self.after, self.new)
         plain = [plain_type(each.type, self.rules, self._path(version, each)) for version, each in sides]
         is_moved = column.type == self.new.type and plain[0] != plain[1]

@@ -57,3 +57,48 @@ def test_a_refusal_names_file_and_line(tmp_path: Path) -> None:
     with pytest.raises(ConfigError) as refused:
         settings.load(file)
     assert f"{file}:11: tables.a.*.columns.cast.b: no is no type to cast to" in str(refused.value)
+
+
+def test_masks_reach_the_rules_with_the_key_from_outside(tmp_path: Path) -> None:
+    """A file holds it; tables keep a fingerprint, and nothing prints it."""
+    (tmp_path / "key").write_text("sixteen letters!\n")
+    file = tmp_path / "a.toml"
+    file.write_text(
+        '[changefeed]\nname = "a"\nprotocol = "simple"\n[source]\narchive = "x"\n[catalog]\nname = "lake"\n'
+        'type = "hadoop"\nwarehouse = "w"\n[tables]\nmask_key = "${file:key}"\n'
+        '[tables."a.*".columns]\nmask = { Email = "hash", note = "redact" }\n'
+        '[tables."b.*".columns]\nmask = { c = "last4" }\n'
+    )
+    config = settings.load(file)
+    shape = config.type_rules.shape_of(TableName("a", "t"))
+    assert (shape.masks, shape.secret) == ({"email": "hash", "note": "redact"}, b"sixteen letters!")
+    assert len(shape.mask_key) == 16
+    assert config.type_rules.shape_of(TableName("b", "t")).mask_key == ""
+    assert "sixteen" not in repr(config) + repr(config.type_rules) + shape.record
+
+
+@pytest.mark.parametrize(
+    ("tables", "problem"),
+    [
+        (
+            {"shop.*": {"columns": {"mask": {"a": "hash"}}}},
+            (
+                'tables.mask_key: missing: a mask of [tables."shop.*".columns] is "hash"; set it to "${file:PATH}" or '
+                '"${NAME}".'
+            ),
+        ),
+        ({"mask_key": "too short"}, "tables.mask_key: must have 16 characters or more, or it can be guessed."),
+        (
+            {"shop.*": {"columns": {"mask": {"a": "redact"}, "cast": {"A": "int"}}}},
+            "tables.shop.*.columns.mask.a: is cast as well, and a masked column is text: leave one of them.",
+        ),
+        (
+            {"shop.*": {"columns": {"mask": {"a": "redact", "A": "last4"}}}},
+            "tables.shop.*.columns.mask.a: TiDB takes it for one column with another key: leave one of them.",
+        ),
+    ],
+)
+def test_what_is_no_mask_is_refused(tables: dict[str, Any], problem: str) -> None:
+    """By name."""
+    found = problems(minimal(tables=tables))
+    assert problem in found, found

@@ -61,7 +61,7 @@ def test_a_change_of_values_is_refused_where_there_are_rows(old: T, new: T, cast
     found = modified(Column("c", old), Column("c", new), rules(c=cast))
     (step,), (doubt,) = found.steps, found.only_empty
     assert isinstance(step, ConvertField)
-    assert doubt.reason == "Column c is cast, and its values in existing rows are no longer those of its cast."
+    assert doubt.reason == "Column c is cast or masked, and its values in existing rows are not those of before."
     assert "applier load" in doubt.hint
     assert (doubt.column, found.lacks_values) == ("c", True)
 
