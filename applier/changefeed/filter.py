@@ -52,6 +52,11 @@ class TablePattern:
             raise ValueError(msg)
         parts = (self._database, self._table)
         self.rank = all(part.is_exact for part in parts), sum(part.letters for part in parts)
+        self._text = text
+
+    def __repr__(self) -> str:
+        # Digests of settings hold it.
+        return f"TablePattern({self._text!r})"
 
     def names(self, name: TableName) -> bool:
         """Whether the rules select the table."""

@@ -29,6 +29,9 @@ most by default, and JSON with old values writes ten times that of it at the wor
 UNREADABLE = b"\xffapplier: this message does not fit into memory once it is decompressed\xff"
 """The value of such a message, in place of what it holds: neither JSON nor Avro begins so. No decoder sees it."""
 
+HIDDEN = b"\xffapplier: this message is not kept, as the configuration hides columns\xff"
+"""The value of a dead letter in place of one that may hold hidden values; the message is read again where it lies."""
+
 MESSAGE_ORDER: list[tuple[str, Literal["ascending", "descending"]]] = [
     ("topic", "ascending"),
     ("partition", "ascending"),

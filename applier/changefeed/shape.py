@@ -5,8 +5,9 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
+from applier.changefeed.mask import Mask
 from applier.changefeed.table import fold
 
 if TYPE_CHECKING:
@@ -21,19 +22,33 @@ properties begin with `applier.`."""
 class Shape:
     """The shape of the rows of one table; the default leaves them as they are upstream.
 
-    Names of columns are those of upstream, as the configuration writes them; TiDB takes them for one in any letters.
+    Names of columns are those of upstream, in small letters, as TiDB compares them.
 
     Attributes:
         pattern: The pattern under [tables] that it stands in, for messages.
-        exclude: Columns that the table does not get, as TiDB compares names.
-        is_soft: A row that upstream deletes stays, with the time of its delete.
+        exclude: Columns that the table does not get.
         where: The filter that a row passes to be in the table, as `RowFilter` reads it; "" where each is.
+        is_soft: A row that upstream deletes stays, with the time of its delete.
+        casts: Types that columns are cast to, as Iceberg names them. The columns of a table show them.
+        types: The same of all columns of a TiDB type, which may end in ` unsigned`.
+        tinyint1: As in `TypeRules`; None for what counts for all tables.
+        zero_dates: The same.
+        masks: How columns are masked.
+        mask_key: What shows that the key of `hash` is another one; "" without such a mask.
+        secret: That key.
     """
 
     pattern: str = field(default="", compare=False)
     exclude: frozenset[str] = frozenset()
     where: str = ""
     is_soft: bool = False
+    casts: Mapping[str, str] = field(default_factory=dict, compare=False)
+    types: Mapping[str, str] = field(default_factory=dict, compare=False)
+    tinyint1: Literal["int", "boolean"] | None = field(default=None, compare=False)
+    zero_dates: Literal["null", "stop", "string"] | None = field(default=None, compare=False)
+    masks: Mapping[str, Mask] = field(default_factory=dict)
+    mask_key: str = ""
+    secret: bytes = field(default=b"", compare=False, repr=False)
 
     @property
     def filter(self) -> RowFilter | None:
@@ -47,6 +62,11 @@ class Shape:
     def excludes(self, column: str) -> bool:
         """Whether the table does not get a column of upstream."""
         return bool(self.exclude) and fold(column) in self.exclude
+
+    @property
+    def hides(self) -> bool:
+        """Whether values of upstream must not be found here."""
+        return bool(self.masks or self.exclude)
 
     def is_reached_from(self, record: str) -> bool:
         """Whether a table of another record gets this shape by a change of its metadata: it loses columns, or rows that

@@ -8,6 +8,7 @@ from dataclasses import replace
 
 from rich.console import Console
 
+from applier.changefeed.message import HIDDEN
 from applier.commands.catalog_reader import open_lake
 from applier.commands.control_reader import ControlView
 from applier.config.settings import Config
@@ -100,6 +101,9 @@ def render_one(letter: DeadLetter, console: Console, *, values: bool) -> None:
     for name in ("error", "step", "timestamp", "buried_at"):
         console.print(Text(escaped(f"{name}: {getattr(letter, name)}")))
     for name, data in (("key", letter.key), ("value", letter.value)):
+        if HIDDEN in (letter.value, data):
+            console.print(Text(f"{name}: not kept, as columns are hidden under [tables]"))
+            continue
         size = "null" if data is None else f"{len(data)} bytes"
         text = "" if data is None or not values else f": {data[:_BYTES].decode('utf-8', 'backslashreplace')}"
         console.print(Text(escaped(f"{name}: {size}{text}")))

@@ -10,10 +10,11 @@ from typing import Literal
 
 from pydantic import Field, model_validator
 
+from applier.changefeed.mask import fingerprint_of
 from applier.changefeed.shape import Shape
 from applier.changefeed.table import fold
-from applier.config.columns_section import ColumnsSection
 from applier.config.section import Section, nearest, refuse
+from applier.config.table_columns import ColumnsSection, misfits
 
 _TIMES = ("year", "month", "day", "hour")
 _WIDE = ("bucket", "truncate")
@@ -173,6 +174,13 @@ class LayoutSection(Section):
     """What becomes of a row that upstream deletes (docs/shapes.md). `soft`: it stays, and `_deleted_at` has the time of
     its delete, which is NULL in living rows. It needs a key, and deletes that carry the whole row, as all protocols but
     `avro` send them. Existing tables get the column at the next start."""
+    types: dict[str, str] = Field(default={})
+    """Types of all columns of a TiDB type in these tables, as Iceberg names them, e.g. `{ "bigint unsigned" = "long",
+    enum = "int", time = "long" }`. A value that does not fit is refused like any other (docs/shapes.md)."""
+    tinyint1: Literal["int", "boolean"] | None = None
+    """Type of tinyint(1) in these tables, in the place of `tables.tinyint1`."""
+    zero_dates: Literal["null", "stop", "string"] | None = None
+    """What zero and partial dates become in these tables, in the place of `tables.zero_dates`."""
 
     @model_validator(mode="after")
     def _check(self) -> LayoutSection:
@@ -189,6 +197,7 @@ class LayoutSection(Section):
                 problems[key] = f"names column {gone[0]}, which columns.exclude leaves out of the table"
         problems |= self._unfit_where(shape)
         own = sorted(key for key in self.properties if key.startswith("applier"))
+        problems |= {f"types.{name}": problem for name, problem in misfits(self.types).items()}
         if own:
             problems["properties"] = f"{own[0]} is set by applier alone"
         if self.where and self.deletes == "soft":
@@ -204,8 +213,12 @@ class LayoutSection(Section):
             admitting.refuse_malformed()
         except ValueError as error:
             return {"where": str(error)}
-        gone = sorted(filter(shape.excludes, admitting.columns))
-        return {"where": f"names column {gone[0]}, which columns.exclude leaves out of the table"} if gone else {}
+        for name in sorted(admitting.columns):
+            if shape.excludes(name):
+                return {"where": f"names column {name}, which columns.exclude leaves out of the table"}
+            if name in shape.masks:
+                return {"where": f"names column {name}, whose values columns.mask hides"}
+        return {}
 
     @property
     def layout(self) -> TableLayout:
@@ -218,6 +231,19 @@ class LayoutSection(Section):
             shape=self.shape(""),
         )
 
-    def shape(self, pattern: str) -> Shape:
-        """What the rows of these tables are to be."""
-        return Shape(pattern, frozenset(map(fold, self.columns.exclude)), self.where, self.deletes == "soft")
+    def shape(self, pattern: str, mask_key: str = "") -> Shape:
+        """What the rows of these tables are to be; the key is that of masks of the kind `hash`."""
+        secret = mask_key.encode() if "hash" in self.columns.mask.values() else b""
+        return Shape(
+            pattern,
+            exclude=frozenset(map(fold, self.columns.exclude)),
+            where=self.where,
+            is_soft=self.deletes == "soft",
+            casts=self.columns.casts,
+            types=self.types,
+            tinyint1=self.tinyint1,
+            zero_dates=self.zero_dates,
+            masks=self.columns.masks,
+            mask_key=fingerprint_of(secret) if secret else "",
+            secret=secret,
+        )

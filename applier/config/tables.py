@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, Literal
 
-from pydantic import ConfigDict, Field, model_validator
+from pydantic import ConfigDict, Field, SecretStr, model_validator
 
 from applier.changefeed.filter import TableFilter, TablePattern, most_specific
 from applier.changefeed.route import misrouted
@@ -17,6 +17,8 @@ from applier.config.section import Section, refuse
 from applier.config.table_layout import LayoutSection, TableLayout
 
 ZeroDates = Literal["null", "stop", "string"]
+
+_SHORTEST_KEY = 16
 
 
 class TablesSection(Section):
@@ -60,6 +62,9 @@ class TablesSection(Section):
     keys: dict[str, tuple[str, ...]] = Field(default={})
     """Debezium of TiCDC v8.0 to v8.4, whose messages have no key: key columns by `database.table`, `[]` for a table
     without any key."""
+    mask_key: SecretStr | None = None
+    """Key of the masks of the kind `hash` (docs/shapes.md), of 16 characters or more: `"${file:/run/secrets/mask_key}"`
+    or `"${MASK_KEY}"`. Tables keep a fingerprint of it: with another key, they are parked."""
 
     @classmethod
     def unknown(cls, key: str, value: Any) -> tuple[str | None, str] | None:
@@ -99,8 +104,19 @@ class TablesSection(Section):
             if layout.row_ids == "keep" and self.format_version < 3:
                 problems[f"{key}.row_ids"] = "is for format 3, and tables.format_version or tables.readers ask for 2"
         problems |= {key: problem for key, route in self.routes.items() if (problem := misrouted(route))}
+        if problem := self._key_problem:
+            problems["mask_key"] = problem
         refuse(problems)
         return self
+
+    @property
+    def _key_problem(self) -> str:
+        hashing = [key for key, layout in self.layouts.items() if "hash" in layout.columns.mask.values()]
+        if self.mask_key is None:
+            missing = 'missing: a mask of [tables."{}".columns] is "hash"; set it to "${{file:PATH}}" or "${{NAME}}"'
+            return missing.format(hashing[0]) if hashing else ""
+        is_short = len(self.mask_key.get_secret_value()) < _SHORTEST_KEY
+        return f"must have {_SHORTEST_KEY} characters or more, or it can be guessed" if is_short else ""
 
     @property
     def layouts(self) -> dict[str, LayoutSection]:
@@ -116,7 +132,8 @@ class TablesSection(Section):
     @property
     def shapes(self) -> Sequence[tuple[TablePattern, Shape]]:
         """What the rows of the tables of each pattern are to be."""
-        return tuple((TablePattern(text), section.shape(text)) for text, section in self.layouts.items())
+        key = "" if self.mask_key is None else self.mask_key.get_secret_value()
+        return tuple((TablePattern(text), section.shape(text, key)) for text, section in self.layouts.items())
 
     @property
     def routes(self) -> dict[str, str]:

@@ -132,7 +132,8 @@ class WindowApplier:
         if len(self.state.supplied):
             supplied.take(scan, self.state, self.targets, self.config)
         if scan.bad:
-            set_aside(scan.bad, self.source, self.state.control, self.state.checkpoint.step + 1)
+            hides, step = self.config.type_rules.hides, self.state.checkpoint.step + 1
+            set_aside(scan.bad, self.source, self.state.control, step, hides=hides)
         doubted = self.targets.maker.doubted = scan.doubted
         doubt(self.targets, self.state.names if doubted is None else doubted)
         self._doubt_letters(scan, doubted)

@@ -1,10 +1,11 @@
-"""Bad messages, kept whole in the control table `dead_letters`."""
+"""Bad messages, kept in the control table `dead_letters`: whole, or without key and value where columns are hidden."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
-from applier.changefeed.message import rows_of
+from applier.changefeed.message import HIDDEN, rows_of
 from applier.changefeed.window import OffsetRange, Window
 from applier.consume.source import Source
 from applier.consume.window_size import WindowTooLargeError
@@ -16,9 +17,15 @@ _LOT_OFFSETS = 256
 """Offsets that are read at once to get at bad messages. Good ones between them are read for nothing: not too many."""
 
 
-def set_aside(bad: Sequence[BadMessage], source: Source, control: ControlTables, step: int) -> None:
-    """Keep bad messages whole, read again as they were sent, as dead letters of the step that passes them over."""
+def set_aside(
+    bad: Sequence[BadMessage], source: Source, control: ControlTables, step: int, *, hides: bool = False
+) -> None:
+    """Keep bad messages, read again as they were sent, as dead letters of the step that passes them over.
+
+    Without key and value where the configuration `hides` columns: nothing shows which of them a bad message holds.
+    """
     letters = [letter for lot in _lots(bad) for letter in _letters(lot, source, step)]
+    letters = [replace(letter, key=None, value=HIDDEN) for letter in letters] if hides else letters
     if letters:
         control.bury(letters)
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 import pyarrow as pa
 
 from applier.changefeed.filter import TableFilter
-from applier.changefeed.message import MESSAGE_SCHEMA, UNREADABLE, Messages, TopicPartition
+from applier.changefeed.message import HIDDEN, MESSAGE_SCHEMA, UNREADABLE, Messages, TopicPartition
 from applier.changefeed.table import TableName
 from applier.changefeed.ts import CLOCK_SKEW_MS, from_unix_ms
 from applier.changefeed.window import OffsetRange, Window
@@ -109,8 +109,8 @@ def _read(main: Pipeline, letter: DeadLetter, *, typed: bool = True) -> TaskResu
 
 
 def _message(main: Pipeline, letter: DeadLetter) -> Messages:
-    """The message as it was kept; one that did not fit into memory then is read again."""
-    if letter.value == UNREADABLE:
+    """The message as it was kept; one that did not fit into memory then, or was not kept, is read again."""
+    if letter.value in (UNREADABLE, HIDDEN):
         return main.source.collect(Window({_place(letter): OffsetRange(letter.offset, letter.offset + 1)}))
     row = {name: getattr(letter, name) for name in MESSAGE_SCHEMA.names}
     return {_place(letter): pa.Table.from_pylist([row], schema=MESSAGE_SCHEMA)}

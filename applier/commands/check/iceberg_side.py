@@ -16,7 +16,7 @@ from applier.commands.control_reader import ControlView
 from applier.config.settings import Config
 from applier.ddl.actions import Action
 from applier.ddl.schema_tracker import Tables
-from applier.errors import TableMismatch, TerminalError
+from applier.errors import SchemaChangeRefused, TableMismatch, TerminalError
 from applier.sink.commit.stamp import CHANGEFEED
 from applier.sink.control.tables import TABLE_VERSIONS
 from applier.sink.evolve.plan import Evolution, plan
@@ -170,6 +170,8 @@ class Replicas:
             wanted = column_arrow_type(version.name, column, self.config.type_rules)
         except ValueError as error:
             return ColumnReport(column.name, upstream, has, False, f"Column {column.name} cannot be mapped: {error}.")
+        except SchemaChangeRefused as refusal:
+            return ColumnReport(column.name, upstream, has, False, refusal.what)
         if table is None:
             return ColumnReport(column.name, upstream, has, True)
         reason = self._refusal(column, wanted, table)

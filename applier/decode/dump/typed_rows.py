@@ -19,7 +19,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from applier.changefeed.table import Column, TableVersion
-from applier.changefeed.types import BINARIES, INTEGERS, TypeRules
+from applier.changefeed.types import BINARIES, INTEGERS, ColumnPath, TypeRules
 from applier.decode.decoder import WireForm
 from applier.decode.dump.csv_form import look_encoded
 from applier.decode.dump.file_columns import declared, kept
@@ -138,15 +138,16 @@ def _refuse_rounded(file: pq.ParquetFile, columns: Sequence[Column], names: dict
 
 
 def _converted(values: Any, column: Column, version: TableVersion, rules: TypeRules) -> tuple[Array, int]:
-    path = f"{version.name}.{column.name}"
+    path = ColumnPath(version.name, column.name)
     wire = _wire(values, column)
     is_int = isinstance(wire, pa.Array) and pa.types.is_int64(wire.type)
-    if wire is None or (column.type.name in _MOMENTS and rules.zero_date_policy(path) == "string" and is_int):
+    policy = rules.zero_date_policy(path, column.type)
+    if wire is None or (column.type.name in _MOMENTS and policy == "string" and is_int):
         kind = f"{column.type.name} column {column.name}"
         msg = f"{kind} is stored as {values.type}, which does not hold its values exactly"
         raise ValueError(msg)
     lost = values.null_count if column.type.name in _MOMENTS and not column.nullable else 0
-    if lost and rules.zero_date_policy(path) == "stop":
+    if lost and policy == "stop":
         msg = f"column {column.name} holds zero dates, which Parquet files have as NULL"
         raise ValueError(msg)
     return to_column(wire, column, version, WIRE, rules, lost)

@@ -27,9 +27,9 @@ import pyarrow.compute as pc
 
 from applier.changefeed.filter import TableFilter, option
 from applier.changefeed.table import Column, TableName, TableVersion
-from applier.changefeed.types import TypeRules
+from applier.changefeed.types import ColumnPath, TypeRules
 from applier.decode.decoder import WireForm
-from applier.decode.values.convert import Values, to_array
+from applier.decode.values.convert import Values, reshape, to_array, to_plain
 from applier.decode.values.dates import ZonedText, named_zone
 from applier.decode.values.target import Target
 from applier.errors import RELOAD
@@ -53,13 +53,13 @@ def to_column(
     Raises:
         ValueRefused: A value does not fit; or one of the key is NULL, a zero date, or may stand for several values.
     """
-    name, path = version.name, f"{version.name}.{column.name}"
-    array, zeros = to_array(values, column, wire, rules, path)
-    zeros += lost
+    path = ColumnPath(version.name, column.name)
     if column.name not in version.key:
-        return array, zeros
-    target = Target(column, wire, array.type, rules.zero_date_policy(path), path)
-    if zeros:
+        array, zeros = to_array(values, column, wire, rules, path)
+        return array, zeros + lost
+    array, zeros = to_plain(values, column, wire, rules, path)
+    target = Target(column, wire, array.type, rules.zero_date_policy(path, column.type), path)
+    if zeros + lost:
         why = "it is a zero, partial or impossible date, which a key holds as text alone (tables.zero_dates_of)"
         hint = f'Set zero_dates_of = {{ "{path}" = "string" }} in [tables], and start `applier run -c FILE` again.'
         raise target.refuse(why, hint)
@@ -67,16 +67,15 @@ def to_column(
         raise target.refuse("it is part of the key, and NULL, which no key is upstream", _NULL_HINT)
     find = _FINDERS.get(column.type.name)
     # Rows of Debezium show no indexes: a version that has some is that of a DDL.
-    if find is None or (column.type.name == "double" and version.indexes):
-        return array, zeros
-    why = find(array, values, target)
-    if why and not _filter(rules.distinct_keys)(name):
+    is_exact = find is None or (column.type.name == "double" and version.indexes)
+    why = "" if find is None or is_exact else find(array, values, target)
+    if why and not _filter(rules.distinct_keys)(version.name):
         hint = (
-            f"If no two keys of the table differ in that alone, set distinct_keys = [{option([name])}] in [tables] "
-            "and start `applier run -c FILE` again; else use a protocol that sends them apart (docs/types.md)."
+            f"If no two keys of the table differ in that alone, set distinct_keys = [{option([version.name])}] in "
+            "[tables] and start `applier run -c FILE` again; else use a protocol that sends them apart (docs/types.md)."
         )
         raise target.refuse(f"it is part of the key, and {why} (tables.distinct_keys)", hint)
-    return array, zeros
+    return reshape(array, column, wire, rules, path), zeros + lost
 
 
 @lru_cache(maxsize=16)

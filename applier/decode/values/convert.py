@@ -35,14 +35,31 @@ import msgspec
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from applier.changefeed.cast import NotExact
 from applier.changefeed.table import Column
-from applier.changefeed.types import BINARIES, DATE_TYPES, INTEGERS, OPEN, TEXTS, UINT64, TypeRules, arrow_type
+from applier.changefeed.types import (
+    BINARIES,
+    DATE_TYPES,
+    INTEGERS,
+    OPEN,
+    TEXTS,
+    UINT64,
+    TypeRules,
+    arrow_type,
+    plain_type,
+    reshaped,
+)
 from applier.decode.decoder import WireForm
 from applier.decode.open.cells import unescape
 from applier.decode.values.dates import listed, strings, to_dates, to_datetimes, to_times, to_timestamps
 from applier.decode.values.target import NO_CREATE, Target
 from applier.errors import ValueRefused
 from applier.runtime.decimals import of_unscaled
+
+_CAST_HINT = (
+    "Give the column another type in `cast` or `types` of its pattern under [tables], and load the table again, with "
+    "`applier load -c FILE --from DIR --tables TABLE`."
+)
 
 _U64 = (1 << 64) - 1
 _DIGITS = re.compile(r"-?[0-9]+(\.[0-9]+)?")
@@ -63,15 +80,32 @@ def to_array(values: Values, column: Column, wire: WireForm, rules: TypeRules, p
         The array, and how many zero or partial dates in it became NULL.
 
     Raises:
-        ValueRefused: A value is malformed, out of range, or of a type that TiDB does not have.
+        ValueRefused: A value is malformed, out of range, or of a type that TiDB does not have; or a cast does not hold
+            it exactly.
     """
+    array, zeros = to_plain(values, column, wire, rules, path)
+    return reshape(array, column, wire, rules, path), zeros
+
+
+def reshape(array: pa.Array[Any], column: Column, wire: WireForm, rules: TypeRules, path: str) -> pa.Array[Any]:
+    """The second half of `to_array`: values in the type that the user casts them to."""
     try:
-        arrow = arrow_type(column.type, rules, path)
+        return reshaped(array, column.type, rules, path)
+    except NotExact as error:
+        policy = rules.zero_date_policy(path, column.type)
+        raise Target(column, wire, array.type, policy, path).refuse(str(error), _CAST_HINT) from None
+
+
+def to_plain(values: Values, column: Column, wire: WireForm, rules: TypeRules, path: str) -> tuple[pa.Array[Any], int]:
+    """The first half of `to_array`: values in `plain_type(column.type, rules, path)`."""
+    try:
+        arrow_type(column.type, rules, path)
+        arrow = plain_type(column.type, rules, path)
     except ValueError as error:
         hint = (NO_CREATE,) if column.type.name in OPEN else ()
         raise Target(column, wire, pa.null(), "null", path).refuse(str(error), *hint) from None
     # A traceback shows what an error was raised from, and the messages of Arrow hold the value: hence `from None`.
-    target = Target(column, wire, arrow, rules.zero_date_policy(path), path)
+    target = Target(column, wire, arrow, rules.zero_date_policy(path, column.type), path)
     try:
         return _convert(values, target)
     except ValueRefused as refusal:

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.compute
 
 from applier.changefeed.table import TableVersion
-from applier.changefeed.types import TypeRules
+from applier.changefeed.types import ColumnPath, TypeRules, is_reshaped
 from applier.decode.dump.file_columns import missing
 from applier.decode.dump.typed_rows import WIRE
 from applier.decode.values.convert import to_array
@@ -51,7 +51,7 @@ class Generated:
             column = self.version.column(name)
             assert column is not None  # noqa: S101 - it is one of the table
             values = _texts(self.expression(name), rows).combine_chunks()
-            array, _ = to_array(values, column, WIRE, self.rules, f"{self.version.name}.{name}")
+            array, _ = to_array(values, column, WIRE, self.rules, ColumnPath(self.version.name, name))
             rows = rows.append_column(name, array)
         return rows
 
@@ -71,6 +71,8 @@ class Generated:
                 raise Inexact(f"column {name} is made of column {own}, which is neither a whole number nor text")
             if own != name and not self.rules.takes(self.version.name, column):
                 raise Inexact(f"column {name} is made of column {own}, which is excluded")
+            if own != name and is_reshaped(self.version.name, column, self.rules):
+                raise Inexact(f"column {name} is made of column {own}, which is cast or masked")
         return node
 
 

@@ -113,7 +113,7 @@ class RowDdlApplier:
         version = self.state.tables.get(table)
         if version is None:
             raise SchemaChangeRefused(f"The columns of table {table} are not known: {shown(change.sql)}.", RELOAD)
-        found = rows_of(version, self.state.tables.partitioning(table), names)
+        found = rows_of(version, self.state.tables.partitioning(table), names, self.targets.maker.rules)
         shape = self.targets.maker.rules.shape_of(table)
         if gone := [column for column in found.columns if shape.excludes(column)]:
             what = f"Table {table} is partitioned by column {gone[0]}, which `exclude` leaves out: {shown(change.sql)}."

@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from applier.changefeed.shape import SHAPE
 from applier.changefeed.table import Column, TableName, TableVersion
-from applier.changefeed.types import TypeRules, column_arrow_type
+from applier.changefeed.types import TypeRules, check_key, column_arrow_type
 from applier.config.table_layout import DELETED_AT, TableLayout
 from applier.config.tables import TablesSection
 from applier.errors import RESHAPED, SchemaChangeRefused, TableMismatch
@@ -73,7 +73,9 @@ class TableMaker:
 
         Raises:
             TableMismatch: The layout that the configuration gives the table does not fit its columns.
+            SchemaChangeRefused: A column has no such cast, or its mask would make keys alike.
         """
+        check_key(version, self.rules)
         key = version.key
         doubts = {FILTERED: "true"} if self.doubted is None or version.name in self.doubted else {}
         upstream = [self._column(version, column) for column in columns_of_new(version, self.rules)]
@@ -173,6 +175,7 @@ class TableMaker:
             raise reshaped
         if writer.known is not None:
             return
+        check_key(version, self.rules)
         for column in supplied(version, writer.table.schema).columns:
             found = writer.table.schema.field(column.name)
             wanted = column_arrow_type(version.name, column, self.rules)

@@ -11,8 +11,9 @@ from zoneinfo import ZoneInfo
 import msgspec
 import pyarrow as pa
 
+from applier.changefeed.cast import NotExact
 from applier.changefeed.table import UNKNOWN_DEFAULT, Column, ColumnType
-from applier.changefeed.types import DATE_TYPES, TypeRules
+from applier.changefeed.types import DATE_TYPES, TypeRules, arrow_type, plain_type, reshaped
 from applier.sink.evolve.casts.cast import CastRefused, cast, family
 from applier.sink.evolve.casts.dates import moment_text
 from applier.sink.evolve.steps import ConvertField, Refusal
@@ -54,9 +55,22 @@ def existing_value(column: Column, arrow: pa.DataType, rules: TypeRules, path: s
     if column.generated or (column.default is None and column.nullable):
         return pa.scalar(None, arrow)
     text = zero_text(column) if column.default is None else column.default
+    plain = plain_type(column.type, rules, path)
+    if rules.mask_of(path) is None and plain == arrow_type(column.type, rules, path):
+        return _plain_value(text, column, arrow, rules, path)
+    value = _plain_value(text, column, plain, rules, path)
+    try:
+        found: pa.Scalar[Any] = reshaped(pa.array([value], plain), column.type, rules, path)[0]
+        return found.cast(arrow)
+    except (NotExact, pa.ArrowInvalid):
+        reason = "its default does not fit the type that the column is cast to"
+        raise DefaultUnknown(reason) from None
+
+
+def _plain_value(text: str, column: Column, arrow: pa.DataType, rules: TypeRules, path: str) -> pa.Scalar[Any]:
     try:
         if column.type.name in DATE_TYPES:
-            return _dated(text, column, arrow, rules.zero_date_policy(path), rules.session_zone)
+            return _dated(text, column, arrow, rules.zero_date_policy(path, column.type), rules.session_zone)
         return _scalar(text, column, arrow)
     except (pa.ArrowException, ValueError, ArithmeticError, msgspec.MsgspecError, CastRefused):
         reason = f"its default is an expression, or no {column.type.name} that can be read"

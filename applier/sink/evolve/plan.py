@@ -14,10 +14,20 @@ import pyarrow as pa
 
 from applier.changefeed.shape import Shape
 from applier.changefeed.table import UNKNOWN_DEFAULT, Column, ColumnType, TableVersion, fold
-from applier.changefeed.types import DATE_TYPES, VIRTUAL, TypeRules, column_arrow_type
+from applier.changefeed.types import (
+    DATE_TYPES,
+    OPEN,
+    VIRTUAL,
+    ColumnPath,
+    TypeRules,
+    arrow_type,
+    check_key,
+    column_arrow_type,
+    plain_type,
+)
 from applier.ddl import actions as ddl
 from applier.ddl.actions import Action
-from applier.errors import RESHAPED, TableMismatch
+from applier.errors import RESHAPED, SchemaChangeRefused, TableMismatch
 from applier.sink.evolve import steps as evolve
 from applier.sink.evolve.casts import cast as casts
 from applier.sink.evolve.casts.cast import family, is_lossless
@@ -28,6 +38,15 @@ from applier.sink.evolve.steps import Refusal
 from applier.sink.evolve.upstream_rows import UpstreamRows
 from applier.sink.format.row_metadata import TAKEN
 from applier.sink.format.types import TableSchema, is_promotion
+
+_REMASK_HINT = (
+    "Name the column in `mask` of its pattern under [tables] as it is called now, and load the table again, with "
+    "`applier load -c FILE --from DIR --tables TABLE`."
+)
+_RECAST_HINT = (
+    "Load the table again, with `applier load -c FILE --from DIR --tables TABLE`, and name the column in `cast` of its "
+    "pattern under [tables] as it is called now."
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,6 +125,8 @@ def plan(
     before, after = _stored(before, after, found, rules, None if schema is None else schema.names)
     if schema is not None and (taken := schema.taken(column.name for column in after.columns)):
         return Evolution(refused=Refusal(f"Column {taken[0]} has the name of a column that applier added.", TAKEN))
+    if (reason := _unmasked(before, after, actions, rules)) is not None:
+        return Evolution(refused=reason)
     try:
         planned = _plan(before, after, actions, rules)
         shape = rules.shape_of(before.name)
@@ -154,6 +175,21 @@ def _rekeyed(evolution: Evolution, shape: Shape) -> Refusal | None:
     if not shape.is_soft or not any(isinstance(step, evolve.SetKey) for step in evolution.steps):
         return None
     return Refusal("Its key changes, and `deletes` is soft: deleted rows may be alike in the new one.", RESHAPED)
+
+
+def _unmasked(before: TableVersion, after: TableVersion, actions: Sequence[Action], rules: TypeRules) -> Refusal | None:
+    """Why the masks of a table are no longer those of its rows: a column has a new name, or a new key is masked."""
+    for old, new in lineage(before, after, actions).pairs:
+        paths = ColumnPath(before.name, old.name if old else new.name), ColumnPath(after.name, new.name)
+        masks = [rules.mask_of(path) or "none" for path in paths]
+        if old is not None and masks[0] != masks[1]:
+            what = f"Column {old.name} becomes {new.name}, and their masks are not the same: {masks[0]}, {masks[1]}."
+            return Refusal(what, _REMASK_HINT)
+    try:
+        check_key(after, rules)
+    except SchemaChangeRefused as refusal:
+        return Refusal(refusal.what, refusal.hint)
+    return None
 
 
 def _stored(
@@ -214,7 +250,7 @@ class _Change:
         """Steps for this column, and what cannot be done exactly if there are rows."""
         if self.old is None:
             arrow = self._arrow(self.after, self.new)
-            value, doubt = filled(self._full(), arrow, self.rules, f"{self.after.name}.{self.new.name}")
+            value, doubt = filled(self._full(), arrow, self.rules, self._path(self.after, self.new))
             yield evolve.AddField(self.new.name, arrow, value, self._comment())
             if doubt is not None:
                 yield doubt
@@ -227,6 +263,9 @@ class _Change:
         if self._is_reread(self.old):
             names = f"{self.new.name} was read as {self.old.type.name}, and this statement shows it as"
             yield Refusal(f"Column {names} {self.new.type.name} without changing it: the rows so far hold other text.")
+        elif isinstance(retyped, evolve.ConvertField) and self._is_cast(self.old):
+            what = f"Column {self.new.name} is cast or masked, and its values in existing rows are not those of before."
+            yield Refusal(what, _RECAST_HINT, self.new.name)
         elif isinstance(retyped, evolve.ConvertField) and (reason := casts.refusal(retyped)) is not None:
             what = f"Column {self.new.name} changes from {self.old.type.name} to {self.new.type.name}: {reason}."
             yield Refusal(what, column=self.new.name)
@@ -240,10 +279,13 @@ class _Change:
     def _retyped(self, column: Column) -> evolve.EvolutionStep | None:
         shown = self.new.type.completed(self.written.type) if self.written else self.new.type
         old, new = column.type, shown.completed(column.type)
-        if old == new or (self.written is None and self._is_learnt(old, new)):
+        if self._is_kept(old, new) or (old != new and self.written is None and self._is_learnt(old, new)):
             return None
         arrows = self._arrow(self.before, column), self._arrow(self.after, self.new)
-        if is_lossless(old, new, arrows[1]):
+        # A value that stays the same upstream is cast to the same one; without a cast, a truth is no number any more.
+        is_truth = pa.types.is_boolean(arrows[1])
+        kept = plain_type(new, self.rules, self._path(self.after, self.new)) if is_truth else arrows[1]
+        if old == new or is_lossless(old, new, kept):
             if arrows[0] == arrows[1]:
                 return None
             if is_promotion(*arrows):
@@ -252,8 +294,27 @@ class _Change:
 
     def _holds_null(self, column: Column, new: ColumnType) -> bool:
         """Whether NULL stays NULL: a zero date is NULL here as well, and its text is not."""
-        policy = self.rules.zero_date_policy(f"{self.before.name}.{column.name}")
+        policy = self.rules.zero_date_policy(self._path(self.before, column), column.type)
         return column.nullable and (column.type.name not in DATE_TYPES or new.name in DATE_TYPES or policy != "null")
+
+    def _is_kept(self, old: ColumnType, new: ColumnType) -> bool:
+        """Whether the type is the same, and what the rules for its name and that of its table make of it."""
+        paths = self._path(self.before, self.old or self.new), self._path(self.after, self.new)
+        if old != new or paths[0] == paths[1] or old.name in OPEN:
+            return old == new
+        return arrow_type(old, self.rules, paths[0]) == arrow_type(new, self.rules, paths[1])
+
+    def _is_cast(self, column: Column) -> bool:
+        """Whether the values are masked, or those of a cast, or only the rules for their names differ."""
+        if self.rules.mask_of(self._path(self.after, self.new)) is not None:
+            return True
+        sides = (self.before, column), (self.after, self.new)
+        plain = [plain_type(each.type, self.rules, self._path(version, each)) for version, each in sides]
+        is_moved = column.type == self.new.type and plain[0] != plain[1]
+        return is_moved or plain != [self._arrow(version, each) for version, each in sides]
+
+    def _path(self, version: TableVersion, column: Column) -> ColumnPath:
+        return ColumnPath(version.name, column.name)
 
     def _is_learnt(self, old: ColumnType, new: ColumnType) -> bool:
         """Whether only the digits of the seconds were not known before: every value has them, save where it is text."""

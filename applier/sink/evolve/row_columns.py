@@ -19,7 +19,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from applier.changefeed.table import Column, ColumnType, TableName, TableVersion, fingerprint, fold
-from applier.changefeed.types import VIRTUAL, TypeRules, column_arrow_type
+from applier.changefeed.types import VIRTUAL, ColumnPath, TypeRules, column_arrow_type
 from applier.errors import SchemaChangeRefused, TableMismatch
 from applier.sink.evolve.casts.cast import family, wider
 from applier.sink.evolve.defaults import filled
@@ -279,7 +279,7 @@ def with_added(
     for column in table.columns:
         found = schema.field(column.name)
         if found is not None and rules.takes(table.name, column) and version.column(column.name) is None:
-            value, doubt = filled(column, found.arrow, of_schemas(rules), f"{table.name}.{column.name}")
+            value, doubt = filled(column, found.arrow, of_schemas(rules), ColumnPath(table.name, column.name))
             if doubt is not None:
                 raise doubt.of(table.name)
             rows = rows.append_column(column.name, pa.array([value.as_py()] * len(rows), found.arrow))

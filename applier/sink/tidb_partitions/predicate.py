@@ -7,7 +7,7 @@ a session) is tried in every way it may be: a row that would then be in one part
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import TypeAlias
@@ -16,7 +16,7 @@ import numpy as np
 import pyarrow as pa
 
 from applier.changefeed.table import Column, Partitioning, TableVersion, fold
-from applier.changefeed.types import DATE_TYPES
+from applier.changefeed.types import DATE_TYPES, TypeRules, is_reshaped
 from applier.errors import RELOAD, SchemaChangeRefused
 from applier.sink.tidb_partitions.bounds import (
     Bound,
@@ -28,6 +28,8 @@ from applier.sink.tidb_partitions.bounds import (
     range_bound,
 )
 from applier.sink.tidb_partitions.expression import Inexact, Values, columns_of, evaluate, parse, parse_names
+
+_UPSTREAM = TypeRules()
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,16 +51,19 @@ Row: TypeAlias = tuple[Bound, ...]
 """A bound, or a listed value, for each column by which a table is partitioned, or for its expression."""
 
 
-def rows_of(version: TableVersion, partitioning: Partitioning | None, names: Sequence[str]) -> PartitionRows:
+def rows_of(
+    version: TableVersion, partitioning: Partitioning | None, names: Sequence[str], rules: TypeRules = _UPSTREAM
+) -> PartitionRows:
     """Find the rows of some partitions, named in any letters, of a table as it is partitioned before the statement.
 
-    The partitioning is None where that is not known.
+    The partitioning is None where that is not known; the rules say which columns hold other values than upstream.
 
     Raises:
         SchemaChangeRefused: They cannot be determined exactly; says why.
     """
     try:
         rule, columns = _rule(version, partitioning, names)
+        _refuse_reshaped(version, columns.values(), rules)
     except Inexact as error:
         raise _refused(version, names, error) from None
 
@@ -73,6 +78,12 @@ def rows_of(version: TableVersion, partitioning: Partitioning | None, names: Seq
             raise _refused(version, names, Inexact("a value is out of the range of its partitioning")) from None
 
     return PartitionRows(tuple(column.name for column in columns.values()), predicate)
+
+
+def _refuse_reshaped(version: TableVersion, columns: Iterable[Column], rules: TypeRules) -> None:
+    for column in columns:
+        if is_reshaped(version.name, column, rules):
+            raise Inexact(f"column {column.name}, by which it is partitioned, is cast or masked")
 
 
 def _refused(version: TableVersion, names: Sequence[str], error: Inexact) -> SchemaChangeRefused:

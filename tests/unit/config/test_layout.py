@@ -108,6 +108,10 @@ def test_a_pattern_without_quotes_is_explained() -> None:
         ({"properties": {"applier.epoch": "1"}}, "applier.epoch is set by applier alone"),
         ({"where": "a = "}, "cannot be read from character 1 on"),
         ({"where": "A = 1", "columns": {"exclude": ["a"]}}, "names column a, which columns.exclude leaves out"),
+        ({"where": "A = 1", "columns": {"mask": {"a": "redact"}}}, "names column a, whose values columns.mask hides"),
+        ({"columns": {"exclude": ["A"], "mask": {"a": "redact"}}}, "mask.a: is excluded as well"),
+        ({"columns": {"exclude": ["A"], "cast": {"a": "string"}}}, "cast.a: is excluded as well"),
+        ({"where": "a = 1", "deletes": "soft"}, "deletes: is soft, and `where` deletes rows that upstream has"),
     ],
 )
 def test_malformed_layouts_are_refused_when_the_file_is_read(section: dict[str, Any], problem: str) -> None:

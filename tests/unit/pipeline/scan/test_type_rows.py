@@ -9,7 +9,7 @@ import pytest
 
 from applier.changefeed.types import TypeRules
 from applier.decode.decoder import WireForm
-from applier.decode.values.convert import to_array
+from applier.decode.values.convert import _convert
 from applier.pipeline.scan.row_groups import Typing, Values
 from tests.builders import version
 
@@ -53,9 +53,9 @@ def test_rows_that_are_all_bad_take_two_looks_each(monkeypatch: pytest.MonkeyPat
 
     def counted(values: Any, *rest: Any) -> Any:
         looks.append(len(values))
-        return to_array(values, *rest)
+        return _convert(values, *rest)
 
-    monkeypatch.setattr("applier.decode.values.alike.to_array", counted)
+    monkeypatch.setattr("applier.decode.values.convert._convert", counted)
     rows = 1_024
     values: Values = {"id": [str(row) for row in range(rows)], "a": ["x"] * rows, "b": [None] * rows}
 
