@@ -28,7 +28,7 @@ class Past:
     rows: dict[str, dict[str, dict[int, dict[str, bytes | None] | None]]] = field(default_factory=dict)
     creates: dict[str, str] = field(default_factory=dict)
     asked: set[str] = field(default_factory=set)
-    moment: int = 0
+    moments: list[int] = field(default_factory=list)
 
     @classmethod
     def recorded(cls, scenario: str) -> Past:
@@ -81,7 +81,7 @@ class PastSession(Session):
         """What a query shows."""
         past: Past = self.connection
         if query.startswith("SET @@tidb_snapshot"):
-            past.moment = int(query.split("'")[1])
+            past.moments.append(int(query.split("'")[1]))
             return []
         if query.startswith("SHOW CREATE TABLE"):
             name = query.removeprefix("SHOW CREATE TABLE ").replace("`", "")
@@ -89,5 +89,5 @@ class PastSession(Session):
         columns, database, table, keys = _SELECT.fullmatch(query).groups()  # type: ignore[union-attr]
         name = f"{database}.{table}"
         past.asked.add(name)
-        found = [past.row(name, key.strip("()"), past.moment) for key in keys.split(", ")]
+        found = [past.row(name, key.strip("()"), past.moments[-1]) for key in keys.split(", ")]
         return [tuple(row[column.strip("`")] for column in columns.split(", ")) for row in found if row is not None]
