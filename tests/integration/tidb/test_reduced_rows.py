@@ -249,3 +249,21 @@ def test_a_moment_that_is_gone_parks_until_it_is_resumed_or_loaded(tidb: Tidb, t
     ended = once(found.raw, tmp_path)
     assert ended.code == 0, ended.everything
     assert differing(corpus.shown(tidb, made.database), found) == [], ended.everything
+
+
+def test_a_feed_without_ddl_makes_its_tables_of_what_tidb_shows(
+    tidb: Tidb, spark: SparkSession, lake: dict[str, str], tmp_path: Path
+) -> None:
+    """The first row of a table may be one that no message holds; whole rows follow it, and a restart."""
+    made = Reduced(tidb, "reduced_midstream")
+    made.fill()
+    made.messages = [message for message in made.messages if message["data"] and message["table"] != "wide"]
+    made.watermark()
+    wanted = {name: table for name, table in corpus.shown(tidb, made.database).items() if name.table != "wide"}
+    found = made.replay(tmp_path, "reduced_midstream", lake, start="midstream")
+    for _ in range(2):
+        with found.running(spark) as pipeline:
+            while (step := pipeline.step(pipeline.ends())).moved:
+                assert step.error is None
+            assert not pipeline.state.parked
+        assert differing(wanted, found) == []
