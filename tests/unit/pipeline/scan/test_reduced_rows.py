@@ -111,8 +111,8 @@ def test_the_last_change_of_a_key_is_read_as_of_its_commit_ts(protocol: str, ord
     parts = [part for parts in found.parts.values() for part in parts]
     assert not any(part.is_reduced for part in parts)
     merged = merge_keyed([part.here for part in parts], ["id"], exact=True)
-    assert sorted(merged.upserts.to_pylist(), key=lambda row: str(row["id"])) == [{"id": 1, "v": "b"}, {"id": 3, "v": "c"}]
-    assert sorted(merged.deletes["id"].to_pylist()) == [2, 4]
+    assert merged.upserts.sort_by("id").to_pylist() == [{"id": 1, "v": "b"}, {"id": 3, "v": "c"}]
+    assert merged.deletes.sort_by("id")["id"].to_pylist() == [2, 4]
     assert upstream.moments == [20, 30]
     shown = {tuple(column.name for column in part.version.columns) for part in parts if part.shows_columns}
     assert shown == {("id", "v")}
