@@ -47,6 +47,7 @@ class RowChange(msgspec.Struct, frozen=True, gc=False):
         op: Kind of the change, as far as the message shows it.
         before: Old image of an update or delete, as far as the message holds it; None if it does not.
         after: New image of an insert, update or upsert; None for a delete.
+        is_reduced: Its images hold the key alone, and TiDB has the row as of the commit ts.
     """
 
     name: TableName
@@ -55,6 +56,7 @@ class RowChange(msgspec.Struct, frozen=True, gc=False):
     op: Op
     before: Image | None
     after: Image | None
+    is_reduced: bool = False
 
 
 @dataclass(frozen=True, slots=True)

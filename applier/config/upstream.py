@@ -58,8 +58,9 @@ class UpstreamSection(Section):
     """How its CSV files are written, where that is not Dumpling's default."""
     url: Annotated[str | None, Field(repr=False)] = None
     """The TiDB from which `applier load` and `applier verify` read rows by SQL, and which `run` asks for values that a
-    DDL gave to rows where no message shows them: `mysql://USER:${PASSWORD}@HOST:4000`; the password stands as it is,
-    also where it holds `@` or `%`. Needs the package PyMySQL (`pip install 'applier[mysql]'`)."""
+    DDL gave to rows where no message shows them, and for rows that messages hold by their key alone:
+    `mysql://USER:${PASSWORD}@HOST:4000`; the password stands as it is, also where it holds `@` or `%`. Needs the
+    package PyMySQL (`pip install 'applier[mysql]'`)."""
     ca: str | None = None
     """PEM file of the certificate authority of that TiDB: the connection is encrypted, and the certificate of the host
     is checked. Without it, no certificate is checked."""

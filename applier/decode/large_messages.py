@@ -32,7 +32,8 @@ _SNAPPY_RATIO = 64
 _HINT = "Check changefeed.compression and changefeed.protocol."
 _WHOLE_ROWS = (
     "Set large-message-handle-option to claim-check in the changefeed and changefeed.claim_check here, "
-    "or raise max-message-bytes, so that messages hold whole rows."
+    "or raise max-message-bytes, so that messages hold whole rows. "
+    "Or name the TiDB in upstream.url, from which such rows are read."
 )
 _EXTRAS = {"s3": "s3", "s3a": "s3", "gs": "gcs", "gcs": "gcs", "abfs": "azure", "abfss": "azure", "az": "azure"}
 """By the scheme of an address: what pyproject.toml calls the packages that read it."""
@@ -105,6 +106,7 @@ class LargeMessages:
         self._compression = options.compression
         self._max_bytes = options.max_bytes
         self._is_plain = is_plain
+        self._asks_upstream = options.asks_upstream
         self._storage = None if options.claim_check is None else ClaimCheck(options.claim_check, options.max_bytes)
         self.wants: Callable[[TableName, int], bool] = lambda _name, _commit_ts: True
 
@@ -122,6 +124,15 @@ class LargeMessages:
         if self._compression == "lz4" or (self._compression is None and value.startswith(_LZ4_MAGIC)):
             return _lz4(value, self._max_bytes)
         return _snappy(value, self._max_bytes)
+
+    def admit_reduced(self, mark: RowMark) -> None:
+        """Let a row pass that holds its handle key alone.
+
+        Raises:
+            IncompleteRow: No TiDB is asked for its values, or the message does not show as of when.
+        """
+        if not self._asks_upstream or not mark.commit_ts:
+            raise handle_key_only(mark.title)
 
     def claimed(
         self, mark: RowMark, location: str, read: Callable[[ClaimedMessage], tuple[RowMark | None, _Message]]
@@ -149,10 +160,10 @@ class LargeMessages:
         return message
 
 
-def handle_key_only(mark: RowMark) -> IncompleteRow:
-    """The refusal of a row that holds its handle key alone."""
-    what = f"A row of {mark.title} holds key columns only, because large-message-handle-option is handle-key-only."
-    return IncompleteRow(what, _WHOLE_ROWS)
+def handle_key_only(title: str, asked: str = "", hint: str = _WHOLE_ROWS) -> IncompleteRow:
+    """The refusal of a row of a table that holds its handle key alone; with what TiDB answered, if it was asked."""
+    what = f"A row of {title} holds key columns only, because large-message-handle-option is handle-key-only."
+    return IncompleteRow(f"{what} TiDB was asked: {asked}" if asked else what, hint)
 
 
 class ClaimCheck:

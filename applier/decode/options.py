@@ -24,6 +24,7 @@ class DecoderOptions:
         keys: Key columns by `database.table`, for Debezium rows without a Kafka key.
         nameless_zone: Zone of TIMESTAMP text that names a machine's, such as `Local`; "" where none is configured.
         is_stored: Messages are files of TiCDC's storage sink.
+        asks_upstream: Rows that messages hold by their key alone are read from TiDB; else they are refused.
         max_bytes: Size of a message beyond which it is refused: as it came, in the claim-check storage, decompressed.
     """
 
@@ -36,3 +37,4 @@ class DecoderOptions:
     nameless_zone: str = ""
     is_stored: bool = False
     max_bytes: int = MAX_MESSAGE_BYTES
+    asks_upstream: bool = False

@@ -67,11 +67,17 @@ class Description:
 
 
 def describe(
-    name: TableName, columns: Sequence[Column], indexes: tuple[Index, ...], handle_key: tuple[str, ...]
+    name: TableName,
+    columns: Sequence[Column],
+    indexes: tuple[Index, ...],
+    handle_key: tuple[str, ...],
+    *,
+    keys_only: bool = False,
 ) -> Description:
     """The description that rows give of their table. Its number stands for all of it, the table's name included."""
-    number = fingerprint(msgspec.json.encode((tuple(name), columns, indexes, handle_key)))
-    version = TableVersion(name, number, tuple(columns), indexes, handle_key)
+    mark = ("keys",) if keys_only else ()
+    number = fingerprint(msgspec.json.encode((tuple(name), columns, indexes, handle_key, *mark)))
+    version = TableVersion(name, number, tuple(columns), indexes, handle_key, keys_only=keys_only)
     decimals = (column.name for column in columns if column.type.name == "decimal" and column.type.scale is None)
     return Description(version, scales=dict.fromkeys(decimals, _UNKNOWN))
 

@@ -35,6 +35,7 @@ from applier.pipeline.first_look import look_first, lost_catalog, new_lake
 from applier.pipeline.heartbeat import beating
 from applier.pipeline.maintenance import Maintenance
 from applier.pipeline.scan.decode_task import DecodeTask
+from applier.pipeline.scan.reduced_rows import ReducedRows
 from applier.pipeline.scan.scanner import WindowScanner
 from applier.pipeline.schema_changes.apply import DdlApplier
 from applier.pipeline.schema_changes.upstream import AskedUpstream
@@ -289,6 +290,7 @@ def assemble(config: Config, runner: Runner, catalog: Catalog, state: State) -> 
         rows_describe=config.changefeed.traits.carries.schema != "messages",
         keep_bad=config.changefeed.on_bad_message == "dead_letter",
         parks=config.changefeed.on_bad_message == "stop" and config.changefeed.on_table_error == "park",
+        reduced=None if (login := config.upstream.login) is None else ReducedRows(login, rules, state.protocol),
     )
     ddl_handler = DdlApplier(targets, state, config.ddl, upstream=AskedUpstream(config.asked) if config.asked else None)
     ddl_handler.is_stopped = config.changefeed.on_table_error == "stop"
@@ -383,4 +385,5 @@ def decoder_options(config: Config) -> DecoderOptions:
         nameless_zone=section.named_zone,
         is_stored=config.source.storage is not None,
         max_bytes=config.source.most_bytes,
+        asks_upstream=config.upstream.login is not None,
     )

@@ -1,15 +1,19 @@
-"""Recordings whose large rows were reduced to key columns: a named refusal, nothing overwritten by half a row."""
+"""Recordings whose large rows were reduced to key columns: a named refusal, or rows that TiDB has as of then."""
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
 from applier.errors import IncompleteRow
+from applier.pipeline import build
+from applier.pipeline.scan.reduced_rows import ReducedRows
 from tests import expected, recordings
 from tests.fuzz.corpus import protocol_of
+from tests.past import Past
 from tests.replay import differences, replay
 
 if TYPE_CHECKING:
@@ -87,3 +91,34 @@ def test_reduced_rows_of_tables_that_are_left_out_stop_nothing(
 
     missing = [f"{name} is missing" for name in LARGE[scenario]]
     assert sorted(differences(found, recordings.expected(scenario)[-1])) == sorted(missing)
+
+
+@pytest.mark.parametrize("order", ["resolved", pytest.param("offset", marks=pytest.mark.soak)])
+@pytest.mark.parametrize(("scenario", "variant"), CASES)
+def test_rows_that_tidb_shows_as_of_their_commit_ts_make_all_tables_equal(
+    scenario: str,
+    variant: str,
+    order: str,
+    spark: SparkSession,
+    lake: dict[str, str],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """With restarts between steps, the tables are what SQL showed; TiDB stands for the recording of whole rows."""
+    past = Past.recorded(scenario)
+    monkeypatch.setattr(build, "ReducedRows", partial(ReducedRows, opened=past.opened))
+    name = f"asks-{order}-{scenario}-{variant}"
+    found = replay(scenario, variant, lake, tmp_path, protocol_of(variant), name=name, order=order)
+    found.raw["upstream"] = {"url": "mysql://reader@tidb:4000"}
+    found.raw["source"]["messages_per_step"] = 300
+    has_moved = True
+    while has_moved:
+        with found.running(spark) as pipeline:
+            steps = [pipeline.step(pipeline.ends()) for _ in range(4)]
+            assert not pipeline.state.parked
+        assert [step.error for step in steps] == [None] * len(steps)
+        has_moved = any(step.moved for step in steps)
+
+    assert differences(found, recordings.expected(scenario)[-1]) == []
+    assert past.asked
+    assert past.asked <= set(LARGE[scenario])

@@ -24,7 +24,7 @@ from applier.decode.columnar.groups import GroupedReader, TypeHeads
 from applier.decode.columnar.json_columns import JsonRows
 from applier.decode.decoder import WireForm
 from applier.decode.json_messages import JSON_START, PROTOCOL_HINT, Tso, begins_as_json, read_json
-from applier.decode.large_messages import ClaimedMessage, LargeMessages, RowMark, handle_key_only
+from applier.decode.large_messages import ClaimedMessage, LargeMessages, RowMark
 from applier.decode.options import DecoderOptions
 from applier.decode.row_schemas import SIGNED, Announcer, Description, describe
 from applier.errors import DecodeError, IncompleteRow
@@ -129,13 +129,15 @@ class CanalJsonDecoder:
             what = f"The {envelope.type} of rows of {_title(envelope)} holds no row."
             raise IncompleteRow(what, _row_hint(envelope))
         names = list(rows[0])
-        description = self._recognise(envelope, names)
+        extension = envelope.extension
+        is_reduced = extension is not None and extension.only_handle_key and op is not _DELETE
+        description = self._recognise(envelope, names, keys_only=is_reduced)
         olds = envelope.old if op is _UPDATE else None
         if op is _UPDATE and (not olds or None in olds):
             # It may have moved a row to another key, and the row under the old one would stay.
             raise IncompleteRow(f"The UPDATE of rows of {_title(envelope)} holds no old row.")
         if len(rows) == 1 and (olds is None or len(olds) == 1):
-            return self._change(description, op, commit_ts, rows[0], olds[0] if olds else None)
+            return self._change(description, op, commit_ts, rows[0], olds[0] if olds else None, is_reduced=is_reduced)
         if any(list(row) != names for row in rows):
             raise DecodeError(f"The rows of one message of {_title(envelope)} have different columns.", PROTOCOL_HINT)
         if olds is not None and len(olds) != len(rows):
@@ -144,7 +146,16 @@ class CanalJsonDecoder:
         pairs = zip(rows, olds or repeat(None), strict=False)
         return [event for row, old in pairs for event in self._change(description, op, commit_ts, row, old)]
 
-    def _change(self, description: Description, op: Op, commit_ts: int, row: _Row, old: _Row | None) -> list[Event]:
+    def _change(
+        self,
+        description: Description,
+        op: Op,
+        commit_ts: int,
+        row: _Row,
+        old: _Row | None,
+        *,
+        is_reduced: bool = False,
+    ) -> list[Event]:
         events: list[Event] = []
         if not description.fits(row):
             events += self._announcer.settle(description, row)
@@ -152,15 +163,16 @@ class CanalJsonDecoder:
         if old is not None and len(old) != len(row):
             # A column that `old` lacks did not change; one that is null in it was NULL.
             before = {**row, **old}
-        events.append(RowChange(description.version.name, description.number or 0, commit_ts, op, before, after))
+        name, number = description.version.name, description.number or 0
+        events.append(RowChange(name, number, commit_ts, op, before, after, is_reduced))
         return events
 
     def _whole(self, envelope: CanalEnvelope, extension: Extension, op: Op) -> CanalEnvelope:
         """The message that holds the rows: itself, or the large one that lies in the claim-check storage."""
         if extension.claim_check_location is not None:
             return self.large.claimed(_mark(envelope), extension.claim_check_location, self._claimed)
-        if extension.only_handle_key and op is not _DELETE:
-            raise handle_key_only(_mark(envelope))
+        if op is not _DELETE:
+            self.large.admit_reduced(_mark(envelope))
         if not envelope.pk_names and envelope.data:
             # A table without a primary key has a unique one, else TiCDC would not send rows so: these very columns.
             envelope.pk_names = list(envelope.data[0])
@@ -170,14 +182,15 @@ class CanalJsonDecoder:
         large = self._read(claimed.value)
         return None if large.extension is None or len(large.data or ()) != 1 else _mark(large), large
 
-    def _recognise(self, envelope: CanalEnvelope, names: list[str]) -> Description:
+    def _recognise(self, envelope: CanalEnvelope, names: list[str], *, keys_only: bool = False) -> Description:
         """The rows' description, worked out when it is first met."""
         types, key = envelope.mysql_type, envelope.pk_names
         place = (envelope.database, envelope.table)
         for known_names, known_types, known_key, description in self._seen.get(place, ()):
-            if known_names == names and known_types == types and known_key == key:
+            is_alike = known_names == names and known_types == types and known_key == key
+            if is_alike and description.version.keys_only is keys_only:
                 return description
-        description = _describe(envelope, names)
+        description = _describe(envelope, names, keys_only=keys_only)
         self._seen.keep(place, (names, types, key, description))
         return description
 
@@ -223,7 +236,7 @@ class CanalJsonDecoder:
         raise DecodeError("The message is of a type that Canal-JSON does not have.", PROTOCOL_HINT)
 
 
-def _describe(envelope: CanalEnvelope, names: list[str]) -> Description:
+def _describe(envelope: CanalEnvelope, names: list[str], *, keys_only: bool = False) -> Description:
     if envelope.pk_names is msgspec.UNSET:
         raise DecodeError(f"The {envelope.type} of rows of {_title(envelope)} has no member pkNames.", PROTOCOL_HINT)
     types, key = envelope.mysql_type or {}, tuple(envelope.pk_names or ())
@@ -237,7 +250,7 @@ def _describe(envelope: CanalEnvelope, names: list[str]) -> Description:
         raise IncompleteRow(what, hint)
     columns = [Column(name, column_type(types[name]), nullable=name not in key) for name in names]
     indexes = (Index("PRIMARY", key, unique=True, primary=True),) if key else ()
-    return describe(TableName(envelope.database, envelope.table), columns, indexes, ())
+    return describe(TableName(envelope.database, envelope.table), columns, indexes, (), keys_only=keys_only)
 
 
 def _row_hint(envelope: CanalEnvelope) -> str:

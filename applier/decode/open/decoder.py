@@ -22,7 +22,7 @@ from applier.decode.bounded_cache import BoundedLists
 from applier.decode.columnar.groups import Reader as RowReader
 from applier.decode.decoder import WireForm
 from applier.decode.json_messages import PROTOCOL_HINT, Tso, begins_as_json, read_json
-from applier.decode.large_messages import ClaimedMessage, LargeMessages, RowMark, handle_key_only
+from applier.decode.large_messages import ClaimedMessage, LargeMessages, RowMark
 from applier.decode.open.cells import UNREADABLE, Cell, Reader, keys, reader, to_column
 from applier.decode.open.columns import Head, OpenBulk, rows_reader
 from applier.decode.options import DecoderOptions
@@ -33,6 +33,9 @@ _WHAT = "of the Open protocol"
 _VERSION = struct.pack(">Q", 1)
 _LENGTH = struct.Struct(">Q")
 _ROW, _DDL, _RESOLVED = 1, 2, 3
+_KEYS_ONLY = -1
+"""Stands behind the codes of a row that is reduced to its key: they may be those of a whole one."""
+
 _ALL_OLD_VALUES = "Set only-output-updated-columns to false in the changefeed, or give the table a primary key."
 
 
@@ -143,8 +146,8 @@ class OpenDecoder:
         if not cells or (row.u is not None and row.d is not None):
             what = f"An event of a row of {key.scm}.{key.tbl} holds no row."
             raise IncompleteRow(what, PROTOCOL_HINT)
-        if key.ohk and row.u is not None:
-            raise handle_key_only(_mark(key, row))
+        if _is_reduced(key, row):
+            self.large.admit_reduced(_mark(key, row))
         return self._change(key, row, cells)
 
     def _read(self, body: bytes) -> Row:
@@ -157,7 +160,8 @@ class OpenDecoder:
         return _mark(key, row) if len(events) == 1 else None, (key, row)
 
     def _change(self, key: EventKey, row: Row, cells: dict[str, Cell]) -> Sequence[Event]:
-        seen = self._recognise(key, cells)
+        is_reduced = _is_reduced(key, row)
+        seen = self._recognise(key, cells, keys_only=is_reduced)
         image = _image(cells, seen, key)
         description = seen.description
         name = description.version.name
@@ -167,12 +171,14 @@ class OpenDecoder:
             return (*bootstraps, RowChange(name, version, key.ts, Op.DELETE, image, None))
         if row.p is None:
             op = Op.UPSERT if seen.has_key else Op.INSERT
-            return (*bootstraps, RowChange(name, version, key.ts, op, None, image))
-        return (*bootstraps, RowChange(name, version, key.ts, Op.UPDATE, _before(row.p, image, seen, key), image))
+            return (*bootstraps, RowChange(name, version, key.ts, op, None, image, is_reduced))
+        before = _before(row.p, image, seen, key)
+        return (*bootstraps, RowChange(name, version, key.ts, Op.UPDATE, before, image, is_reduced))
 
-    def _recognise(self, key: EventKey, cells: dict[str, Cell]) -> _Seen:
+    def _recognise(self, key: EventKey, cells: dict[str, Cell], *, keys_only: bool = False) -> _Seen:
         """The row's description, worked out when it is first met."""
         names, codes = list(cells), [cell.t | cell.h << 8 | cell.f << 9 for cell in cells.values()]
+        codes += [_KEYS_ONLY] if keys_only else []
         for seen in self._seen.get((key.scm, key.tbl), ()):
             if seen.codes == codes and seen.names == names:
                 return seen
@@ -181,7 +187,7 @@ class OpenDecoder:
         columns = [to_column(name, cell) for name, cell in cells.items()]
         indexes, handle_key = keys(cells)
         readers = [(name, read) for name, cell in cells.items() if (read := reader(cell)) is not None]
-        description = describe(TableName(key.scm, key.tbl), columns, indexes, handle_key)
+        description = describe(TableName(key.scm, key.tbl), columns, indexes, handle_key, keys_only=keys_only)
         seen = _Seen(names, codes, description, readers, bool(indexes or handle_key))
         self._seen.keep((key.scm, key.tbl), seen)
         return seen
@@ -196,6 +202,11 @@ class OpenDecoder:
         return (
             rows_reader(beginning, seen.description, cells) if seen.description.fits(_image(cells, seen, key)) else None
         )
+
+
+def _is_reduced(key: EventKey, row: Row) -> bool:
+    """Whether a row that is not deleted holds its handle key alone."""
+    return key.ohk and row.u is not None
 
 
 def _split(key: bytes | None, value: bytes | None) -> Sequence[tuple[bytes, bytes]]:

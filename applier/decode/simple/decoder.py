@@ -15,7 +15,7 @@ from applier.decode.bounded_cache import Bounded
 from applier.decode.columnar.groups import GroupedReader, Reader, TypeHeads
 from applier.decode.decoder import WireForm
 from applier.decode.json_messages import JSON_START, PROTOCOL_HINT, begins_as_json, read_json
-from applier.decode.large_messages import ClaimedMessage, LargeMessages, RowMark, handle_key_only
+from applier.decode.large_messages import ClaimedMessage, LargeMessages, RowMark
 from applier.decode.options import DecoderOptions
 from applier.decode.simple import avro_columns, avro_form, json_form
 from applier.decode.simple.json_form import SimpleEnvelope, SimpleTableSchema
@@ -78,12 +78,13 @@ class SimpleDecoder:
 
     def _row(self, envelope: SimpleEnvelope, op: Op) -> RowChange:
         if envelope.claim_check_location is not None:
-            # Before handle_key_only: such a message also holds the key columns, and is marked as if there were no more.
+            # Before the next: such a message also holds the key columns, and is marked as if there were no more.
             envelope = self.large.claimed(_mark(envelope), envelope.claim_check_location, self._claimed)
         before = None if op is Op.INSERT else envelope.old
         after = None if op is Op.DELETE else envelope.data
-        if envelope.handle_key_only and op is not Op.DELETE:
-            raise handle_key_only(_mark(envelope))
+        is_reduced = envelope.handle_key_only and op is not Op.DELETE
+        if is_reduced:
+            self.large.admit_reduced(_mark(envelope))
         if (before if op is Op.DELETE else after) is None:
             raise _incomplete(envelope, "row")
         if op is Op.UPDATE and before is None:
@@ -98,7 +99,7 @@ class SimpleDecoder:
         if not envelope.schema_version:
             what = f"The {envelope.type} of a row of {name} does not name its schema version."
             raise DecodeError(what, PROTOCOL_HINT)
-        change = RowChange(name, envelope.schema_version, envelope.commit_ts, op, before, after)
+        change = RowChange(name, envelope.schema_version, envelope.commit_ts, op, before, after, is_reduced)
         if envelope.checksum is not None:
             self._checksums.verify(change, envelope.checksum)
         return change

@@ -58,7 +58,7 @@ class RowsAsOf:
             rows = asked.rows(query)
         if len(rows) != 1:
             return None
-        found = self._typed([column], [row[:1] for row in rows])[column.name]
+        found = self._typed([column], [row[:1] for row in rows])[0][column.name]
         value: pa.Scalar[Any] = _of_type(found, column, arrow)[0]
         return value
 
@@ -78,25 +78,35 @@ class RowsAsOf:
         return found
 
     def _of_keys(self, asked: Session, column: Column, arrow: pa.DataType, keys: pa.Table) -> pa.Array[Any]:
-        columns = [self._column(name) for name in self.key]
-        wanted = _rows(keys, columns)
-        literals = ", ".join(f"({', '.join(map(self._literal, row, columns))})" for row in wanted)
-        cells, names = ", ".join(map(cell, [*columns, column])), ", ".join(quoted(column.name) for column in columns)
+        rows, _ = self.of_keys(asked, keys, [column])
+        return _of_type(rows[column.name], column, arrow).combine_chunks()
+
+    def of_keys(self, asked: Session, keys: pa.Table, columns: Sequence[Column]) -> tuple[pa.Table, int]:
+        """The rows of some keys in their order, which a session shows as of the TSO; and how many zero dates they had.
+
+        Raises:
+            ValueRefused: A row is not there, or a value does not fit its column.
+            OutsideRefused, TransientError: TiDB refuses the query, or was lost.
+        """
+        own = [self._column(name) for name in self.key]
+        every = [*own, *(column for column in columns if column not in own)]
+        wanted = _rows(keys, own)
+        literals = ", ".join(f"({', '.join(map(self._literal, row, own))})" for row in wanted)
+        cells, names = ", ".join(map(cell, every)), ", ".join(quoted(column.name) for column in own)
         where = f"{place(self.version.name)} WHERE ({names}) IN ({literals})"
         shown = asked.rows(f"SELECT {cells} FROM {where}")  # noqa: S608 - quoted
-        rows = self._typed([*columns, column], shown)
-        found = {row: at for at, row in enumerate(_rows(rows, columns))}
-        if any(row not in found for row in wanted):
+        rows, zero_dates = self._typed(every, shown)
+        found = {_known(row): at for at, row in enumerate(_rows(rows, own))}
+        if any(_known(row) not in found for row in wanted):
             raise self._refused("rows are here that were not there then")
-        values = _of_type(rows[column.name], column, arrow)
-        return values.take(pa.array([found[row] for row in wanted], pa.int64())).combine_chunks()
+        return rows.take(pa.array([found[_known(row)] for row in wanted], pa.int64())), zero_dates
 
-    def _typed(self, columns: Sequence[Column], rows: Sequence[tuple[bytes | None, ...]]) -> pa.Table:
+    def _typed(self, columns: Sequence[Column], rows: Sequence[tuple[bytes | None, ...]]) -> tuple[pa.Table, int]:
         names = [column.name for column in columns]
         if not rows:
             raise self._refused("rows are here, and none of them was there then")
         try:
-            return typed(table_of(names, rows), self.version, self.rules, "raw", "UTC")[0]
+            return typed(table_of(names, rows), self.version, self.rules, "raw", "UTC")
         except (ValueError, pa.ArrowException):
             raise self._refused("its values cannot be read") from None
 
@@ -118,6 +128,11 @@ class RowsAsOf:
 
 def _rows(rows: pa.Table, columns: Sequence[Column]) -> list[tuple[Any, ...]]:
     return list(zip(*(rows[column.name].to_pylist() for column in columns), strict=True))
+
+
+def _known(row: Sequence[Any]) -> tuple[bytes, ...]:
+    """What a key is found by: a number that a message alone shows may be typed as text."""
+    return tuple(map(_printed, row))
 
 
 def _is_same(shown: ColumnType, wanted: ColumnType) -> bool:

@@ -94,6 +94,14 @@ class Session:
             cursor.execute(query)
             return list(cursor.fetchall())
 
+    def as_of(self, tso: int) -> None:
+        """Show everything as of a TSO from here on; the server then refuses to write as well.
+
+        Raises:
+            MomentGone, ConfigError, OutsideRefused, TransientError: As `session`.
+        """
+        self.rows(f"SET @@tidb_snapshot = '{tso}'")
+
     def texts(self, query: str) -> list[list[str]]:
         """The same as text, for rows without NULL."""
         return [[(cell or b"").decode("utf-8") for cell in row] for row in self.rows(query)]
@@ -134,8 +142,7 @@ def session(login: Login, tso: int | None = None) -> Iterator[Session]:
         settings = _SETTINGS | {name: _TIMES[name] for name in known}
         found.rows(f"SET {', '.join(f'{name} = {value}' for name, value in settings.items())}")
         if tso is not None:
-            # From here on the server refuses to write as well.
-            found.rows(f"SET @@tidb_snapshot = '{tso}'")
+            found.as_of(tso)
         yield found
     finally:
         connection._force_close()  # noqa: SLF001 - what is left of an answer may be long

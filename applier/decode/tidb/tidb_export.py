@@ -153,6 +153,16 @@ def _with_tables(empty: TidbExport, asked: Session, sizes: Mapping[TableName, in
     return replace(empty, tables=tables, texts=texts, bounds=bounds, files=files, refused=refused)
 
 
+def declared(asked: Session, name: TableName) -> TableVersion:
+    """A table as a session shows it.
+
+    Raises:
+        ConfigError, OutsideRefused, TransientError: It cannot be read.
+    """
+    text = asked.texts(f"SHOW CREATE TABLE {place(name)}")[0][1]
+    return _declared(asked.login, name, text)[name]
+
+
 def _declared(login: Login, name: TableName, text: str) -> Tables:
     try:
         return read_schemas({f"{_in_file(name.database)}.{_in_file(name.table)}-schema.sql": text})

@@ -240,8 +240,11 @@ class StagerInTasks:
     size: float
 
     def rows(self, batch: Batch, fits: Sequence[Fit], merging: Merging, writer: TableWriter) -> BatchRows:
-        """See `StagerHere`; the files of some tables are reached by Java alone, and tasks have none."""
-        if isinstance(writer.storage, JavaStorage):
+        """See `StagerHere`; the files of some tables are reached by Java alone, and tasks have none.
+
+        Rows that were read from TiDB are here, and all others of their table are brought to them.
+        """
+        if isinstance(writer.storage, JavaStorage) or any(part.rows is not None for part in batch.parts):
             return RowsHere(batch.parts, fits, merging, self.kept)
         plan = None
         # What another writer or an answer that is lost makes fail here, an attempt plans on what is there then.

@@ -19,6 +19,7 @@ from applier.changefeed.table import Column, TableName, TableVersion
 from applier.changefeed.ts import LOGICAL
 from applier.changefeed.types import TypeRules
 from applier.decode.decoder import WireForm
+from applier.decode.large_messages import handle_key_only
 from applier.decode.values.alike import to_column
 from applier.errors import DecodeError, ValueRefused
 from applier.order.barrier import segments
@@ -209,8 +210,8 @@ class RowGroups:
     admission: Admission
     rules: TypeRules
     try_all: bool
-    _sent: dict[tuple[TableName, int], list[_Sent]] = field(default_factory=dict, init=False)
-    _rows: dict[tuple[TableName, int, int, str], Group] = field(default_factory=dict, init=False)
+    _sent: dict[tuple[TableName, int, bool], list[_Sent]] = field(default_factory=dict, init=False)
+    _rows: dict[tuple[TableName, int, int, str, bool], Group] = field(default_factory=dict, init=False)
     _runs: dict[tuple[TableName, TopicPartition], tuple[int, int]] = field(default_factory=dict, init=False)
     _blocks: dict[tuple[TableName, int, int, str, Hashable], BlockGroup] = field(default_factory=dict, init=False)
 
@@ -234,17 +235,17 @@ class RowGroups:
             highest = ts | LOGICAL if self._by_place and not ts & LOGICAL else ts
             replay = highest <= self._found.resolved.get(place, 0)
         sent = _Sent(row, (place.partition, offset, index), replay, run)
-        self._sent.setdefault((name, row.version), []).append(sent)
+        self._sent.setdefault((name, row.version, row.is_reduced), []).append(sent)
 
     def take_rows(self, place: TopicPartition) -> None:
         """Take those of the rows of a partition that are due."""
         taken, self._sent = self._sent, {}
-        for (name, version), rows in taken.items():
+        for (name, version, is_reduced), rows in taken.items():
             ops = [sent.row.op for sent in rows]
             where = np.array([sent.position[1] for sent in rows], np.int64)
             stamps = np.array([sent.row.commit_ts for sent in rows], np.int64)
             for number, due in self.admission.take(name, ops, place, where, stamps):
-                group_of = name, version, number, place.topic
+                group_of = name, version, number, place.topic, is_reduced
                 chosen = [rows[at] for at in due.tolist()]
                 found = self._rows.get(group_of)
                 if found is None:
@@ -262,6 +263,8 @@ class RowGroups:
                 if offset in bad:
                     fates[Fate.SET_ASIDE, row.name] += 1
                     continue
+                if row.is_reduced and not rows.version.key:
+                    raise handle_key_only(str(row.name))
                 if self.try_all:
                     one = group(rows.version)
                     one.add(row, position)
@@ -321,10 +324,10 @@ class RowGroups:
         for groups in cast("list[dict[Any, _Group]]", [self._rows, self._blocks]):
             while groups:
                 where = next(iter(groups))
-                self._finish(where, groups.pop(where))
+                self._finish(where, groups.pop(where), is_reduced=groups is self._rows and where[-1])
         self._found.topics |= announced
 
-    def _finish(self, where: tuple[Any, ...], rows: _Group) -> None:
+    def _finish(self, where: tuple[Any, ...], rows: _Group, *, is_reduced: bool) -> None:
         name, _, number, topic, *_ = where
         typing = self._typing(rows.version)
         meta, values = rows.columns()
@@ -338,7 +341,8 @@ class RowGroups:
                 self.admission.reject(TopicPartition(topic, partition), offset, error)
             return
         self._found.measures["zero_dates"] += zero_dates
-        self._found.parts.setdefault((name, number), []).append(Part.of(typing.version, table, topic))
+        part = Part.of(typing.version, table, topic, is_reduced=is_reduced)
+        self._found.parts.setdefault((name, number), []).append(part)
         self._found.topics[name] = topic
 
     def _typing(self, version: TableVersion) -> Typing:

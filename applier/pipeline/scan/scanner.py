@@ -23,6 +23,7 @@ from applier.errors import DecodeError, SchemaUnknown
 from applier.order.barrier import cut, in_order
 from applier.order.feed_order import FeedOrder, Passages, passages
 from applier.pipeline.scan.decode_task import DecodeTask
+from applier.pipeline.scan.reduced_rows import ReducedRows
 from applier.pipeline.scan.statements import Ddl, Taken, read_all
 from applier.pipeline.scan.task_result import TaskResult
 from applier.pipeline.scan.task_versions import DdlMarks
@@ -61,6 +62,7 @@ class WindowScanner:
         ceiling: Commit ts above which nothing is due, however far the watermark is.
         schema_deadline: For schemas that the registry does not know yet.
         unsplit: As `Limits.unsplit`: topics that a window has shown to be such.
+        reduced: Reads the rows that messages hold by their key alone; None where such a row is refused.
     """
 
     runner: Runner
@@ -73,6 +75,7 @@ class WindowScanner:
     ceiling: int = NO_WATERMARK
     schema_deadline: Deadline = field(default_factory=Deadline)
     unsplit: set[str] = field(default_factory=set)
+    reduced: ReducedRows | None = None
 
     @property
     def source(self) -> Source:
@@ -101,7 +104,7 @@ class WindowScanner:
 
         Raises:
             WindowTooLargeError: The window has more bytes.
-            TransientError: The source, the registry or the claim-check storage does not answer.
+            TransientError: The source, the registry, the claim-check storage or TiDB does not answer.
             SchemaChangeRefused: A DDL statement that cannot be understood.
         """
         counted = {version.name for version in state.versions.values() if not version.shape.is_idempotent}
@@ -122,6 +125,9 @@ class WindowScanner:
                 results, found.kept = run(found.task(state))
                 found.results = TaskResult.sum(results)
             revised = self._revise(found, state)
+            if revised is None and self.reduced is not None:
+                with stopwatch.stage("decode"):
+                    revised = self._fill(found, state, self.reduced)
             if revised is None:
                 found.hold_set_aside()
                 return found
@@ -218,6 +224,14 @@ class WindowScanner:
         found.resolve(found.results.resolved)
         after = self._upto(found, state)
         return False if after is not None and after > (found.upto or 0) else None
+
+    def _fill(self, found: WindowScan, state: State, reduced: ReducedRows) -> bool | None:
+        """Let whole rows take the place of reduced ones; returns what `_revise` does."""
+        reduced.fill(found.results, found.job.marks, found.job.limits.most_bytes)
+        if found.results.bad:
+            return self._set_aside(found)
+        found.learn(state)
+        return None
 
     def _mend(self, found: WindowScan) -> bool:
         """Let one task read each partition of a topic, where several have read one that they must not; True if so."""

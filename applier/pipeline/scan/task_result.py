@@ -35,6 +35,7 @@ class Part:
         size: Bytes of its rows in memory, about.
         rows: Columns of `KEYED_SCHEMA` or `KEYLESS_SCHEMA`, and the table's own; None where they are in a task.
         pieces: What is known of them there; None where they are here.
+        is_reduced: Its rows are the keys of rows that TiDB has. They are here, until whole rows take their place.
     """
 
     version: TableVersion
@@ -45,13 +46,14 @@ class Part:
     size: float
     rows: pa.Table | None
     pieces: Pieces | None = None
+    is_reduced: bool = False
 
     @classmethod
-    def of(cls, version: TableVersion, rows: pa.Table, topic: str = "") -> Part:
+    def of(cls, version: TableVersion, rows: pa.Table, topic: str = "", *, is_reduced: bool = False) -> Part:
         """A part of rows that are here."""
         first = rows["\0first_ts" if "\0first_ts" in rows.column_names else "\0ts"]
         last, shows = pc.max(rows["\0ts"]).as_py() or 0, bool(pc.any(rows["\0present"]).as_py())
-        return cls(version, topic, pc.min(first).as_py(), last, shows, rows.nbytes, rows)
+        return cls(version, topic, pc.min(first).as_py(), last, shows, rows.nbytes, rows, None, is_reduced)
 
     @property
     def count(self) -> int:
@@ -227,10 +229,12 @@ class TaskResult:
         return counted.intersection(place.topic for place in self.torn)
 
     def apart(self, task: int, splits: Mapping[TableName, Sequence[int]], piece_rows: int) -> list[list[pa.Table]]:
-        """Leave the rows out, and return them: for each part its pieces; see `Part.apart`."""
+        """Leave the rows out, and return them: for each part its pieces; see `Part.apart`. Reduced rows stay."""
         found = list[list[pa.Table]]()
         for (name, _), parts in self.parts.items():
             for place, part in enumerate(parts):
+                if part.is_reduced:
+                    continue
                 parts[place], pieces = part.apart(task, len(found), splits.get(name, ()), piece_rows)
                 found.append(pieces)
         return found

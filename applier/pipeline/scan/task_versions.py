@@ -35,6 +35,23 @@ class DdlMarks:
     moving: frozenset[TableName] = frozenset()
     late: Lates = field(default_factory=dict)
 
+    def refined(self, version: TableVersion, number: int, ts: int = 0) -> TableVersion:
+        """A version with the types and the key that DDL, or a load, give it in a segment for rows of a commit ts.
+
+        Types that are known from former rows alone give way to wider ones, and all to those of newer rows whose values
+        would pass for others.
+        """
+        tracked = self.typed.get(version.name, ())
+        known = tracked[min(number, len(tracked) - 1)] if tracked else None
+        if known is None:
+            return version
+        refined = version.refined(known)
+        changed = 0 if number else self.changed.get(version.name, 0)
+        if ts > changed or not changed:
+            # Rows from before a MODIFY to FLOAT may lag behind it, and TiDB has rounded their values.
+            refined = unmistaken(refined, version)
+        return widened(refined, version) if is_of_rows(known) else refined
+
 
 class TaskVersions:
     """Table versions by name and number, and what DDL say of them; the decoder learns every version, too.
@@ -81,18 +98,5 @@ class TaskVersions:
         )
 
     def typed(self, version: TableVersion, number: int, ts: int = 0) -> TableVersion:
-        """A version with the types and the key that DDL, or a load, give it in a segment for rows of a commit ts.
-
-        Types that are known from former rows alone give way to wider ones, and all to those of newer rows whose values
-        would pass for others.
-        """
-        tracked = self._marks.typed.get(version.name, ())
-        known = tracked[min(number, len(tracked) - 1)] if tracked else None
-        if known is None:
-            return version
-        refined = version.refined(known)
-        changed = 0 if number else self._marks.changed.get(version.name, 0)
-        if ts > changed or not changed:
-            # Rows from before a MODIFY to FLOAT may lag behind it, and TiDB has rounded their values.
-            refined = unmistaken(refined, version)
-        return widened(refined, version) if is_of_rows(known) else refined
+        """See `DdlMarks.refined`."""
+        return self._marks.refined(version, number, ts)

@@ -121,7 +121,7 @@ def _track(state: State, name: TableName) -> bool:
     """Know a table by its newest version, which no message shows any more: the feed does not reach back so far."""
     versions = [version for version in state.versions.values() if version.name == name]
     if versions:
-        state.tables.put(max(versions, key=lambda version: version.version))
+        state.tables.put(max(versions, key=lambda version: (not version.keys_only, version.version)))
     return bool(versions)
 
 

@@ -353,3 +353,25 @@ def test_few_rows_that_tasks_keep_are_staged_here(key: tuple[str, ...], tmp_path
         assert isinstance(here, RowsHere)
         assert not here.is_empty
         assert added(here.staged(plan_of(of))) == 300
+
+
+def test_rows_from_tidb_and_those_in_tasks_are_staged_together_here(tmp_path: Path) -> None:
+    """The driver has read the first; a change in a task that came behind one of them replaces it."""
+    of = version(("id", "bigint"))
+    read, sent = changed([1, 2], first=Op.UPDATE, of=of), changed([2, 3], first=Op.UPDATE, of=of, offset=9)
+    result = TaskResult(parts={(ACCOUNT, 0): [Part.of(of, sent.here, "shop")]})
+    rows = kept(result)
+    result.parts[ACCOUNT, 0].append(read)
+    found = Batch(ACCOUNT, result.parts[ACCOUNT, 0], 9)
+    fits = found.fits(of, cast("Table", _Named(SCHEMA)), None)
+    merging = found.merging(by_place=False, exact=True)
+
+    staged = StagerInTasks(rows, {}, result.size).rows(
+        found, fits, merging, cast("Any", SimpleNamespace(storage=STORAGE))
+    )
+
+    assert isinstance(staged, RowsHere)
+    assert not staged.is_empty
+    plan = plan_of(batch(TaskResult(parts={(ACCOUNT, 0): [sent]}), rows, tmp_path))
+    written = [row["id"] for file in staged.staged(plan).rows or () for row in pq.read_table(file.path).to_pylist()]
+    assert sorted(written) == [1, 2, 3]

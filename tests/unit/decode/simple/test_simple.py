@@ -145,7 +145,8 @@ def test_handle_key_only_rows_are_incomplete() -> None:
         assert str(caught.value) == (
             "A row of shop.t holds key columns only, because large-message-handle-option is "
             "handle-key-only. Hint: Set large-message-handle-option to claim-check in the changefeed and "
-            "changefeed.claim_check here, or raise max-message-bytes, so that messages hold whole rows."
+            "changefeed.claim_check here, or raise max-message-bytes, so that messages hold whole rows. "
+            "Or name the TiDB in upstream.url, from which such rows are read."
         )
 
 
