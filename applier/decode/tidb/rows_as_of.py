@@ -11,7 +11,7 @@ from typing import Any
 import pyarrow as pa
 
 from applier.changefeed.table import Column, ColumnType, TableName, TableVersion
-from applier.changefeed.types import TEXTS, TypeRules
+from applier.changefeed.types import TEXTS, ColumnPath, TypeRules
 from applier.config.login import Login
 from applier.decode.dump.typed_rows import typed
 from applier.decode.tidb.range_reader import cell, table_of
@@ -118,6 +118,8 @@ class RowsAsOf:
 
     def _literal(self, value: Any, column: Column) -> str:
         """A value of a key as SQL writes it."""
+        if self.rules.mask_of(ColumnPath(self.version.name, column.name)) is not None:
+            raise self._refused(f"its key column {column.name} is masked, so that its rows cannot be asked for")
         if column.type.name not in COMPARED or value is None:
             raise self._refused(f"SQL does not find its rows by a key of {column.type.name}")
         return literal(_printed(value), column)

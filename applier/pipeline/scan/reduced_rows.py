@@ -136,7 +136,8 @@ class _Filled:
                 raise WindowTooLargeError(measures["bytes"] + self.size, measures["messages"])
 
     def _some(self, asked: Session, reader: RowsAsOf, part: Part, rows: pa.Table) -> Iterator[pa.Table]:
-        columns = [column for column in reader.version.columns if column.generated != "virtual"]
+        version, rules = reader.version, self.upstream.rules
+        columns = [column for column in version.columns if rules.takes(version.name, column)]
         try:
             values, zero_dates = reader.of_keys(asked, data_of(rows), columns)
         except ValueRefused as error:

@@ -364,7 +364,7 @@ def test_rows_from_tidb_and_those_in_tasks_are_staged_together_here(tmp_path: Pa
     result.parts[ACCOUNT, 0].append(read)
     found = Batch(ACCOUNT, result.parts[ACCOUNT, 0], 9)
     fits = found.fits(of, cast("Table", _Named(SCHEMA)), None)
-    merging = found.merging(by_place=False, exact=True)
+    merging = found.merging(Shape(), by_place=False, exact=True)
 
     staged = StagerInTasks(rows, {}, result.size).rows(
         found, fits, merging, cast("Any", SimpleNamespace(storage=STORAGE))
