@@ -92,6 +92,10 @@ class KeyedGroup:
             if after is None:
                 if before is None or (self.keeps_deleted and not self._is_whole(before)):
                     raise IncompleteRow(_no_image(change), OLD_VALUE_HINT)
+                if self.keeps_deleted and not change.commit_ts:
+                    raise IncompleteRow(
+                        f"A delete of table {change.name} has no commit ts, and its row is to stay.", _DATED
+                    )
                 self._put(self._key(before), change.commit_ts, position, before, present=False, op=Op.DELETE)
                 return
             key = self._key(after)
@@ -207,6 +211,7 @@ OLD_VALUE_HINT = (
     "(`delete-only-output-handle-key-columns`); or give a table without a key one, and a table whose deletes are soft "
     'deletes = "hard".'
 )
+_DATED = 'set enable-tidb-extension in the changefeed, or deletes = "hard" for the table.'
 _KEY_HINT = "the key columns must not be left out by `column-selectors` or `delete-only-output-handle-key-columns`."
 
 

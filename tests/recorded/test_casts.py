@@ -107,7 +107,7 @@ def test_each_cell_is_cast(
 ) -> None:
     """The key, too; the applier is started again in the middle."""
     state = recordings.expected("types")[-1]
-    with replaying("types", protocol, variant, lake, tmp_path) as found:
+    with replaying("types", protocol, variant, lake, tmp_path, name=f"casts-{variant}-{order}") as found:
         found.raw["tables"]["types.*"] = {"types": TYPES, "columns": {"cast": CASTS}}
         found.raw["changefeed"].update(order=order, on_table_error="stop")
         for parts in (2, 1):

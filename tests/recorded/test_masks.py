@@ -69,7 +69,7 @@ def test_each_cell_is_masked(
 ) -> None:
     """Rows are updated and deleted by masked keys; the applier is started again in the middle."""
     state = recordings.expected("txns")[-1]
-    with replaying("txns", protocol, variant, lake, tmp_path) as found:
+    with replaying("txns", protocol, variant, lake, tmp_path, name=f"masks-{variant}-{order}") as found:
         found.raw["tables"] |= {"mask_key": KEY, "*.*": {"columns": {"mask": MASKS}}}
         found.raw["changefeed"].update(order=order, on_table_error="stop")
         for parts in (2, 1):

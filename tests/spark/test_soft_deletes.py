@@ -173,3 +173,17 @@ def test_an_update_of_a_deleted_row_shows_that_a_change_was_lost(make: Make) -> 
     line = world.table("a")
     assert line.state == "parked"
     assert "does not hold 1 row" in str(line.because)
+
+
+def test_many_deletes_of_a_step_are_read_one_by_one(make: Make) -> None:
+    """Blocks of alike messages hold the keys of deletes alone; the rows stay whole."""
+    world = make()
+    ask(world)
+    world.ddl(CREATE)
+    for key in range(400):
+        change(world, key, w=key)
+    apply(world)
+    for key in range(399):
+        change(world, key, "DELETE", w=key + 1)
+    apply(world)
+    assert shown(world) == {**{key: (key + 1, False) for key in range(399)}, 399: (399, True)}

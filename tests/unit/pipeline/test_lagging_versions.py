@@ -74,7 +74,9 @@ class Lake:
             changed_at=lambda _: 0,
             track=self.track,
         )
-        targets = SimpleNamespace(covered=lambda _: AppliedOffsets(newest=self.newest))
+        targets = SimpleNamespace(
+            covered=lambda _: AppliedOffsets(newest=self.newest), maker=SimpleNamespace(rules=TypeRules())
+        )
         is_new = self.tracked is None
         if is_new:
             self.track(batch.newest)

@@ -147,7 +147,9 @@ class Lake:
             track=self.track,
         )
         state.tables = SimpleNamespace(get=lambda _: self.tracked)
-        targets: Any = SimpleNamespace(covered=lambda _: AppliedOffsets(newest=self.newest))
+        targets: Any = SimpleNamespace(
+            covered=lambda _: AppliedOffsets(newest=self.newest), maker=SimpleNamespace(rules=TypeRules())
+        )
         is_new = self.tracked is None
         if is_new:
             self.track(batch.newest)
