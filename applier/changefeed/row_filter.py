@@ -154,7 +154,8 @@ _NUMBERS = (int, float, Decimal)
 def _literals(literals: Iterable[Any], kind: pa.DataType, name: str, own: pa.DataType | None = None) -> list[Any]:
     """Literals as values of a column's type; ValueError where one is no value of it, or the column has another one."""
     values = [literal.value for literal in literals]
-    is_number = pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind)
+    # Exports cut the digits of a FLOAT, so that another value would be compared than that of the feed.
+    is_number = pa.types.is_integer(kind) or pa.types.is_float64(kind) or pa.types.is_decimal(kind)
     wanted: tuple[type, ...] = _NUMBERS if is_number else (bool,) if pa.types.is_boolean(kind) else (str,)
     is_text = pa.types.is_string(kind) or pa.types.is_temporal(kind)
     is_fit = all(isinstance(value, wanted) and (isinstance(value, bool) == (wanted == (bool,))) for value in values)

@@ -49,8 +49,8 @@ def read_again(main: Pipeline) -> tuple[Config | None, RequestOutcome]:
     """The file of a configuration as it is now, None where it is the same; and what becomes of a request to read it.
 
     Raises:
-        ConfigError: The file is wrong, a section differs that a running process cannot change, or a new layout does not
-            fit an existing table.
+        ConfigError: The file is wrong, a section differs that a running process cannot change, or a new layout, or a
+            new shape of rows, does not fit an existing table.
     """
     config = main.config
     given = Path(*shlex.split(config.path))
@@ -66,7 +66,8 @@ def read_again(main: Pipeline) -> tuple[Config | None, RequestOutcome]:
     if moved := [name for name in main.state.tables if config.route.identifier(name) != found.route.identifier(name)]:
         names = several(list(map(str, moved)))
         raise ConfigError([f"The route of {names} differs, and a table that exists stays where it is: change it back."])
-    if wrong := layouts.misfits(main.state, main.targets, found.tables, config.tables):
+    wrong = layouts.misfits(main.state, main.targets, found.tables, config.tables)
+    if wrong := [*wrong, *layouts.misshapen(main.state, main.targets, found.tables, found.type_rules)]:
         raise ConfigError(wrong)
     if not differs:
         return None, RequestOutcome("reloaded", notes=(f"Nothing differs in {file}.",))

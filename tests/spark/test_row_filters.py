@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from applier.commands.plan.command import plan
+from applier.pipeline.tables import layouts
 from tests.spark.feeds import read
 from tests.spark.world import Make, World
 
@@ -112,3 +113,22 @@ def test_rows_of_a_table_that_is_softly_deleted_from_come_and_go(make: Make) -> 
     world.resolve()
     world.start()
     assert (world.table("a").state, world.keys("a")) == ("in step", {1, 2, 3})
+
+
+def test_a_reload_that_would_park_a_table_is_refused(make: Make) -> None:
+    """By the sentence of the park; the running process goes on as before."""
+    world = make()
+    ask(world, "w > 1")
+    world.ddl(CREATE)
+    world.put("a", 1, w="2")
+    world.resolve()
+    with world.applier() as pipeline:
+        while pipeline.step(pipeline.ends()).moved:
+            pass
+        same, former = pipeline.config, pipeline.config.tables
+        ask(world, "w > 2")
+        changed = world.config
+        shown = layouts.misshapen(pipeline.state, pipeline.targets, changed.tables, changed.type_rules)
+        assert layouts.misshapen(pipeline.state, pipeline.targets, former, same.type_rules) == []
+    (sentence,) = shown
+    assert "holds rows of another shape than its pattern under [tables] gives them now. Set the keys" in sentence

@@ -26,6 +26,7 @@ KINDS: dict[str, pa.DataType] = {
     "share": pa.float64(),
     "active": pa.bool_(),
     "body": pa.binary(),
+    "ratio": pa.float32(),
 }
 ROWS = pa.Table.from_pylist(
     [
@@ -99,6 +100,7 @@ def test_a_text_that_is_no_filter_is_refused(text: str) -> None:
         ("moment > '2020-01-01 00:00:00'", "column moment"),
         ("id like '1%'", "column id"),
         ("body = 'a'", "column body"),
+        ("ratio > 1", "column ratio"),
     ],
 )
 def test_a_filter_that_does_not_fit_its_table_is_refused(text: str, because: str) -> None:
