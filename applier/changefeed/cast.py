@@ -29,6 +29,9 @@ _TARGETS: dict[str, pa.DataType] = {
 _DECIMAL = re.compile(r"decimal\(\s*(\d{1,2})\s*,\s*(\d{1,2})\s*\)")
 _MOST_DIGITS = 38
 
+_NO_VARIANT = "variant is no type to cast to: PyIceberg, by which applier and others read tables, does not know it yet"
+"""Spark reads a variant that PyArrow wrote, but no metadata of such a table is read without a JVM."""
+
 _BYTES = ("binary", "varbinary", "tinyblob", "blob", "mediumblob", "longblob")
 _PAIRS: dict[str, tuple[str, ...]] = {
     **dict.fromkeys(NUMBERS, ("boolean", "int", "long", "double", "decimal", "string")),
@@ -61,6 +64,8 @@ def target(text: str) -> pa.DataType:
         precision, scale = int(decimal[1]), int(decimal[2])
         if 1 <= precision <= _MOST_DIGITS and scale <= precision:
             return pa.decimal128(precision, scale)
+    if text == "variant":
+        raise ValueError(_NO_VARIANT)
     if text not in _TARGETS:
         msg = f"{text} is no type to cast to: types are {', '.join(_TARGETS)}, decimal(P,S) with P up to {_MOST_DIGITS}"
         raise ValueError(msg)

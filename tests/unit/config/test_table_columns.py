@@ -36,6 +36,7 @@ def test_casts_reach_the_rules_of_types() -> None:
             {"columns": {"cast": {"a": "strin"}}},
             "columns.cast.a: strin is no type to cast to: types are boolean, int, long, double, string, timestamp, ",
         ),
+        ({"types": {"json": "variant"}}, "types.json: variant is no type to cast to: PyIceberg, by which applier"),
         ({"columns": {"cast": {"a": "decimal(39,2)"}}}, "columns.cast.a: decimal(39,2) is no type to cast to"),
         ({"columns": {"cast": {"a": "int", "A": "long"}}}, "columns.cast.A: TiDB takes it for one column with another"),
         ({"columns": {"casts": {"a": "int"}}}, "columns.casts: unknown key, did you mean cast?"),
