@@ -23,8 +23,8 @@ setup: ## Install Python packages, Java and jars, all pinned; quick when done be
 $(READY): requirements.lock
 	@deploy/setup.sh
 
-demo: $(READY) ## Apply a recorded changefeed to Iceberg tables on this machine and show them
-	@examples/quickstart/run.sh
+demo: $(READY) ## Apply a recorded changefeed to Iceberg tables on this machine and show them; SHAPE=a folder of examples/shapes
+	@examples/quickstart/run.sh $(SHAPE)
 
 demo-live: $(READY) ## A Kafka broker, a feed that goes on and applier with its page, until Ctrl-C; SECONDS=n ends it
 	@$(PYTHON) -m applier.runtime.jvm.jars --lock tests/services kafka >/dev/null

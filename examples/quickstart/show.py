@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from datetime import UTC, datetime
 
 from pyiceberg.catalog import load_catalog
@@ -45,9 +46,11 @@ def show_snapshots(name: tuple[str, ...]) -> None:
     console.print(shown)
 
 
-tables = [name for space in (("bank",), ("audit",)) for name in catalog.list_tables(space)]
+spaces = [space for space in catalog.list_namespaces() if not space[0].startswith("applier_")]
+tables = [name for space in spaces for name in catalog.list_tables(space)]
 for identifier in sorted(tables):
     show_rows(identifier)
 show_snapshots(("bank", "accounts"))
 resolved_ts = max(int(catalog.load_table(name).properties["applier.resolved-ts"]) for name in tables)
-console.print(f"\nAll tables are equal to the TiDB database as of resolved ts [bold]{resolved_ts}[/bold].")
+shape = f", in the shape of examples/shapes/{sys.argv[1]}," if sys.argv[1:] and sys.argv[1] else ""
+console.print(f"\nAll tables are equal to the TiDB database{shape} as of resolved ts [bold]{resolved_ts}[/bold].")

@@ -42,3 +42,22 @@ def test_the_page_shows_what_its_configuration_gives(make: Make, block: str, aft
     rows = read(world.spark, (f"{world.name}__shop", "orders"))
     shown = [list(map(str, row.values())) for row in sorted(rows.to_pylist(), key=lambda row: row["id"])]
     assert [rows.column_names, *shown] == _table(after)
+
+
+def test_the_view_of_the_page_shows_shards_as_one_table(make: Make) -> None:
+    """With the shard as a part of the key, in the words of the page."""
+    found = re.search(r"CREATE VIEW lake.sales.orders AS\n(.*?)\n```", PAGE, re.DOTALL)
+    assert found is not None
+    world = make()
+    for database, value in (("shop_1", "one"), ("shop_2", "two")):
+        sql = "CREATE TABLE orders (id BIGINT PRIMARY KEY, v VARCHAR(9))"
+        named = {"database": database, "table": "orders"}
+        world.send({**named, "isDdl": True, "type": "QUERY", "sql": sql})
+        kinds = {"id": "bigint", "v": "varchar(9)"}
+        row = {"data": [{"id": "1", "v": value}], "mysqlType": kinds, "sqlType": {"id": -5, "v": 12}}
+        world.send({**named, "type": "INSERT", "pkNames": ["id"], **row})
+    world.resolve()
+    world.start()
+    query = re.sub(r"lake\.(\w+)", rf"lake.{world.name}__\1", found[1])
+    rows = world.spark.sql(f"{query} ORDER BY shard").toArrow().to_pylist()
+    assert rows == [{"shard": "shop_1", "id": 1, "v": "one"}, {"shard": "shop_2", "id": 1, "v": "two"}]
