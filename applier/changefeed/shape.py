@@ -19,9 +19,11 @@ class Shape:
 
     Attributes:
         pattern: The pattern under [tables] that it stands in, for messages.
+        history: A table of changes is kept beside it.
     """
 
     pattern: str = field(default="", compare=False)
+    history: bool = field(default=False, compare=False)
 
     @property
     def record(self) -> str:

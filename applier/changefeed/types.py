@@ -12,6 +12,7 @@ from typing import Literal
 import pyarrow as pa
 
 from applier.changefeed.filter import TablePattern, most_specific
+from applier.changefeed.history import changes_of, owner_of
 from applier.changefeed.shape import Shape
 from applier.changefeed.table import Column, ColumnType, TableName, fold
 from applier.errors import RELOAD, SchemaChangeRefused
@@ -37,6 +38,8 @@ _FIXED: dict[str, pa.DataType] = {
     "datetime": pa.timestamp("us"),
     "timestamp": pa.timestamp("us", tz="UTC"),
     "vector": pa.list_(pa.float32()),
+    # A time of applier's own, which no rule for the dates of upstream concerns.
+    "instant": pa.timestamp("us", tz="UTC"),
 }
 OPEN = {"string": "text or bytes", "int64": "signed or unsigned numbers"}
 """Types of columns whose rows leave open which of several TiDB types they have, and what their values may be."""
@@ -74,7 +77,18 @@ class TypeRules:
 
     def shape_of(self, name: TableName) -> Shape:
         """What the rows of an upstream table are to be."""
-        return most_specific(self.shapes, name) or _UPSTREAM
+        return most_specific(self.shapes, self.owner(name) or name) or _UPSTREAM
+
+    def owner(self, name: TableName) -> TableName | None:
+        """The table that one of this name holds the changes of; None for an upstream table."""
+        owner = owner_of(name) if self.shapes else None
+        found = None if owner is None else most_specific(self.shapes, owner)
+        return owner if found is not None and found.history else None
+
+    def changes(self, name: TableName) -> TableName | None:
+        """The table of changes of an upstream table; None where none is asked for."""
+        is_kept = self.shape_of(name).history and self.owner(name) is None
+        return changes_of(name) if is_kept else None
 
     def zero_date_policy(self, path: str) -> Literal["null", "stop", "string"]:
         """What zero dates become in the column `database.table.column`."""
@@ -121,7 +135,7 @@ def column_arrow_type(name: TableName, column: Column, rules: TypeRules) -> pa.D
     if column.type.name in OPEN:
         what = f"Column {column.name} of table {name} has no known type: no CREATE TABLE shows it."
         raise SchemaChangeRefused(what, RELOAD)
-    return arrow_type(column.type, rules, f"{name}.{column.name}")
+    return arrow_type(column.type, rules, f"{rules.owner(name) or name}.{column.name}")
 
 
 def _decimal(column: ColumnType) -> pa.DataType:

@@ -157,6 +157,10 @@ class LayoutSection(Section):
     follow rows by it see an update (docs/shapes.md). Default: an updated row is a new one, and existing tables stay as
     they are."""
 
+    history: Literal["changes"] | None = None
+    """Keep every change of these tables in an append-only table beside each, `TABLE__changes` (docs/shapes.md). It is
+    for tables with a key, in resolved order. Default: none is kept."""
+
     @model_validator(mode="after")
     def _check(self) -> LayoutSection:
         problems = {}
@@ -183,4 +187,4 @@ class LayoutSection(Section):
 
     def shape(self, pattern: str) -> Shape:
         """What the rows of these tables are to be."""
-        return Shape(pattern)
+        return Shape(pattern, history=self.history is not None)

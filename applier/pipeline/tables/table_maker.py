@@ -7,10 +7,11 @@ from dataclasses import dataclass, field
 
 import pyarrow as pa
 
+from applier.changefeed.history import COMMIT_TIME, IMAGE, taken
 from applier.changefeed.shape import SHAPE
 from applier.changefeed.table import Column, TableVersion
 from applier.changefeed.types import TypeRules, column_arrow_type
-from applier.config.table_layout import TableLayout
+from applier.config.table_layout import PartitionField, TableLayout
 from applier.config.tables import TablesSection
 from applier.errors import TableMismatch
 from applier.pipeline.scan.window_scan import Doubted
@@ -77,11 +78,13 @@ class TableMaker:
         Raises:
             TableMismatch: The layout that the configuration gives the table does not fit its columns.
         """
+        if (refused := self._unfit_history(version)) is not None:
+            raise refused
         key = version.key
         doubts = {FILTERED: "true"} if self.doubted is None or version.name in self.doubted else {}
         omit = self.rules.virtual_columns == "omit"
         upstream = [self._column(version, column) for column in columns_of_new(version, omit=omit)]
-        table, layout = str(version.name), self.settings.layout_of(version.name) or TableLayout()
+        table, layout = str(version.name), self._layout(version)
         row_metadata.refuse_taken(table, layout.metadata, [column.name for column in upstream])
         columns = pa.schema([*upstream, *row_metadata.columns(layout.metadata)])
         layout = fitted(table, layout, columns)
@@ -95,6 +98,31 @@ class TableMaker:
             properties={**own, **row_metadata.entries(layout.metadata), **self._shape(version), **entries, **doubts},
             format_version=self.settings.format_version,
         )
+
+    def _layout(self, version: TableVersion) -> TableLayout:
+        if (owner := self.rules.owner(version.name)) is None:
+            return self.settings.layout_of(version.name) or TableLayout()
+        properties = (self.settings.layout_of(owner) or TableLayout()).properties
+        return TableLayout(partition=(PartitionField(COMMIT_TIME, "day"),), properties=properties)
+
+    def _unfit_history(self, version: TableVersion) -> TableMismatch | None:
+        """Why the changes of a table cannot be kept, or where they lie in the place of an upstream table."""
+        name, owner = version.name, self.rules.owner(version.name)
+        pattern = self.rules.shape_of(name).pattern
+        if owner is not None:
+            what = f"Upstream table {name} has the name of the table of changes of {owner}."
+            hint = f'Leave it out with tables.include: !{name}; or take history off [tables."{pattern}"].'
+            return None if version.column(IMAGE) is not None else TableMismatch(what, hint)
+        if not self.rules.shape_of(name).history or version.keys_only:
+            return None
+        hint = f'Give it a pattern of its own without history; that of [tables."{pattern}"] counts now.'
+        if not version.key:
+            what = f"The changes of table {name} cannot be kept: it has no key."
+            return TableMismatch(what, hint)
+        if names := taken(version):
+            what = f"The changes of table {name} cannot be kept: its column {names[0]} has the name of one of theirs."
+            return TableMismatch(what, hint)
+        return None
 
     def _shape(self, version: TableVersion) -> dict[str, str]:
         record = self.rules.shape_of(version.name).record
@@ -125,7 +153,8 @@ class TableMaker:
 
     def misfit(self, writer: TableWriter, version: TableVersion) -> TableMismatch | None:
         """Why rows of a table, or one of its columns, are not what the rules make of upstream's; None if all are."""
-        if (reshaped := self._reshaped(writer, version)) is not None:
+        reshaped = self._reshaped(writer, version) or self._unfit_history(version)
+        if reshaped is not None:
             return reshaped
         schema = writer.table.schema
         held = [column for column in supplied(version, schema).columns if schema.field(column.name) is not None]
@@ -144,7 +173,8 @@ class TableMaker:
         """
         if writer.known is not None:
             return
-        if (reshaped := self._reshaped(writer, version)) is not None:
+        reshaped = self._reshaped(writer, version) or self._unfit_history(version)
+        if reshaped is not None:
             raise reshaped
         for column in supplied(version, writer.table.schema).columns:
             found = writer.table.schema.field(column.name)

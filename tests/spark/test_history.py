@@ -1,0 +1,235 @@
+"""The table of changes beside a table: each change once, compared with the messages that were sent."""
+
+from __future__ import annotations
+
+from collections import Counter
+from contextlib import suppress
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+
+from applier.commands.follower import Follower
+from applier.runtime import failpoints
+from tests.spark.feeds import read
+from tests.spark.world import Make, World
+
+pytestmark = pytest.mark.spark
+
+Cells = tuple[tuple[str, Any], ...]
+ROWS = ("INSERT", "UPDATE", "DELETE")
+
+
+def keeping(make: Make, **more: Any) -> World:
+    """A changefeed that keeps the changes of all tables."""
+    world = make()
+    world.settings["tables"] = {"shop.*": {"history": "changes", **more}}
+    return world
+
+
+def changes(world: World, table: str = "a") -> Counter[Cells]:
+    """The rows of a table of changes, without what a row does not hold."""
+    rows = read(world.spark, (f"{world.name}__shop", f"{table}__changes")).to_pylist()
+    return Counter(_cells(row) for row in rows)
+
+
+def sent(world: World, table: str = "a", since: int = 0, *also: str) -> Counter[Cells]:
+    """What the messages of a table, and of its other names, say: each image of each change once."""
+    found = set()
+    for message in world.messages:
+        ts = message["_tidb"].get("commitTs", 0)
+        if message["table"] not in (table, *also) or message["type"] not in ROWS or ts <= since:
+            continue
+        own = {"_commit_ts": ts, "_commit_time": datetime.fromtimestamp((ts >> 18) / 1000, UTC)}
+        own["_op"] = message["type"].lower()
+        for number, row in enumerate(message["data"]):
+            images = {"before" if message["type"] == "DELETE" else "after": row}
+            if message["type"] == "UPDATE":
+                images["before"] = {**row, **message["old"][number]}
+            for image, values in images.items():
+                typed = {name: int(value) if name in ("id", "w") else value for name, value in values.items()}
+                found.add(_cells({**typed, **own, "_image": image}))
+    return Counter(found)
+
+
+def _cells(row: dict[str, Any]) -> Cells:
+    return tuple(sorted((name, value) for name, value in row.items() if value is not None))
+
+
+def test_each_change_is_a_row_once(make: Make) -> None:
+    """Ten updates of a key in one step, messages that are sent again, deletes, and several runs."""
+    world = keeping(make)
+    world.create("a")
+    world.put("a", 1, 2, 3)
+    for number in range(10):
+        world.put("a", 1, op="UPDATE", v=f"n{number}")
+    again = world.messages[-3:]
+    world.messages += again
+    world._topics += ["shop"] * 3
+    world.put("a", 2, op="DELETE")
+    world.resolve()
+    world.start()
+    assert changes(world) == sent(world)
+    assert sum(changes(world).values()) == 3 + 20 + 1
+
+    world.messages += again
+    world._topics += ["shop"] * 3
+    world.put("a", 2)
+    world.put("a", 2, 3, op="UPDATE", v="late")
+    world.resolve()
+    world.start()
+    assert changes(world) == sent(world)
+    assert world.keys("a") == {1, 2, 3}
+
+
+def test_columns_follow_and_rows_stay(make: Make) -> None:
+    """Columns that come, and a table that is renamed or emptied: its changes stay."""
+    world = keeping(make)
+    world.create("a")
+    world.put("a", 1, 2)
+    world.ddl("ALTER TABLE a ADD COLUMN w INT")
+    world.put("a", 3, w="7")
+    world.put("a", 1, op="UPDATE", w="8")
+    world.resolve()
+    world.start()
+    assert changes(world) == sent(world)
+    world.ddl("RENAME TABLE a TO b")
+    world.put("b", 4, w="9")
+    world.ddl("TRUNCATE TABLE b", "b")
+    world.put("b", 4, w="9")
+    world.resolve()
+    world.start()
+    assert changes(world, "b") == sent(world, "b", 0, "a")
+    assert world.keys("b") == {4}
+
+
+def test_a_parked_table_comes_back_with_its_changes(make: Make) -> None:
+    """The job that brings it back writes them beside the table that readers see."""
+    world = keeping(make)
+    world.create("a")
+    world.put("a", 1, 2)
+    world.resolve()
+    world.start()
+    world.obey(f"applier park -c {world.path} --tables shop.a --why test")
+    world.put("a", 1, op="UPDATE", v="x")
+    world.ddl("ALTER TABLE a ADD COLUMN w INT")
+    world.put("a", 5, w="3")
+    world.resolve()
+    world.start()
+    world.obey(f"applier resume -c {world.path} --tables shop.a")
+    world.start()
+    assert world.table("a").state == "in step"
+    assert changes(world) == sent(world)
+    world.put("a", 1, op="DELETE", w="3")
+    world.resolve()
+    world.start()
+    assert changes(world) == sent(world)
+
+
+def test_a_living_table_says_where_its_changes_begin(make: Make) -> None:
+    """Those of before are lacking, and a property of the table of changes says up to where."""
+    world = make()
+    world.create("a")
+    last = world.put("a", 1, 2)
+    since = world.resolve()
+    world.start()
+    world.settings["tables"] = {"shop.*": {"history": "changes"}}
+    world.put("a", 1, op="UPDATE", v="x")
+    world.resolve()
+    world.start()
+    assert changes(world) == sent(world, "a", last)
+    shown = world.spark.sql(f"SHOW TBLPROPERTIES lake.{world.name}__shop.a__changes").collect()
+    begin = {row.key: row.value for row in shown}["applier-changes-from"]
+    assert last <= int(begin) <= since
+
+
+@pytest.mark.parametrize(
+    "point", ["table-ensured", "commit-sent", "commit-done", "changes-evolved", "ddl-applied", "changes-renamed"]
+)
+@pytest.mark.parametrize("turn", [1, 2])
+def test_a_process_that_dies_leaves_each_change_once(
+    make: Make, monkeypatch: pytest.MonkeyPatch, point: str, turn: int
+) -> None:
+    """Between the commits of the changes and of the table, and among those of DDL."""
+    world = keeping(make)
+    world.create("a")
+    world.put("a", 1, 2)
+    world.put("a", 1, op="UPDATE", v="x")
+    world.ddl("ALTER TABLE a ADD COLUMN w INT")
+    world.put("a", 3, w="7")
+    world.ddl("RENAME TABLE a TO b")
+    world.put("b", 1, op="UPDATE", v="y", w="1")
+    world.resolve()
+    reach, left = failpoints.reach, [turn]
+
+    def dies(reached: str) -> None:
+        if reached == point and left:
+            left[0] -= 1
+            if not left[0]:
+                left.pop()
+                raise SystemExit(9)
+        reach(reached)
+
+    monkeypatch.setattr(failpoints, "reach", dies)
+    with suppress(SystemExit), world.applier() as pipeline:
+        Follower(pipeline).turn()
+    assert not left or point.startswith("changes-")
+    world.put("b", 2, op="DELETE", w="2")
+    world.resolve()
+    world.start()
+    assert changes(world, "b") == sent(world, "b", 0, "a")
+    assert (world.table("b").state, world.keys("b")) == ("in step", {1, 3})
+
+
+def test_a_parked_table_is_renamed_with_its_changes(make: Make) -> None:
+    """Its former name is another table's, with changes of its own, before it comes back."""
+    world = keeping(make)
+    world.create("a")
+    world.put("a", 1, 2)
+    world.resolve()
+    world.start()
+    world.obey(f"applier park -c {world.path} --tables shop.a --why test")
+    world.put("a", 1, op="UPDATE", v="x")
+    world.ddl("RENAME TABLE a TO b")
+    world.put("b", 3)
+    world.resolve()
+    world.start()
+    begin = world.create("a")
+    world.put("a", 9)
+    world.resolve()
+    world.start()
+    world.obey(f"applier resume -c {world.path} --tables shop.b")
+    world.start()
+    assert (world.table("a").state, world.table("b").state) == ("in step", "in step")
+    assert changes(world) == sent(world, "a", begin)
+    assert changes(world, "b") == sent(world, "b", 0, "a") - sent(world, "a", begin)
+
+
+@pytest.mark.parametrize(
+    ("sql", "why"),
+    [
+        ("CREATE TABLE a (id BIGINT, v VARCHAR(9))", "The changes of table shop.a cannot be kept: it has no key"),
+        (
+            "CREATE TABLE a (id BIGINT PRIMARY KEY, _image INT)",
+            "The changes of table shop.a cannot be kept: its column _image has the name of one of theirs",
+        ),
+        (
+            "CREATE TABLE a__changes (id BIGINT PRIMARY KEY, v VARCHAR(9))",
+            "Upstream table shop.a__changes has the name of the table of changes of shop.a",
+        ),
+    ],
+)
+def test_what_cannot_be_kept_parks_its_table(make: Make, sql: str, why: str) -> None:
+    """With a way out; other tables go on."""
+    world = keeping(make)
+    name = sql.split()[2]
+    world.create("other")
+    world.put("other", 1)
+    world.ddl(sql, name)
+    world.resolve()
+    world.start()
+    shown = world.table(name)
+    assert shown.state == "parked"
+    assert why in str(shown.because)
+    assert "history" in str(shown.way_out)
+    assert changes(world, "other") == sent(world, "other")
