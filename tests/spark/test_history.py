@@ -2,21 +2,31 @@
 
 from __future__ import annotations
 
+import random
+import tomllib
 from collections import Counter
 from contextlib import suppress
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from applier.commands.follower import Follower
+from applier.commands.load.command import load
+from applier.config import settings
+from applier.errors import ConfigError
 from applier.runtime import failpoints
+from tests.few import few
 from tests.spark.feeds import read
-from tests.spark.world import Make, World
+from tests.spark.test_paths import export
+from tests.spark.test_shapes_page import PAGE, table_of
+from tests.spark.world import START, Make, World
 
 pytestmark = pytest.mark.spark
 
 Cells = tuple[tuple[str, Any], ...]
+SECTION = PAGE.partition("\n## Every change")[2]
 ROWS = ("INSERT", "UPDATE", "DELETE")
 
 
@@ -138,9 +148,7 @@ def test_a_living_table_says_where_its_changes_begin(make: Make) -> None:
     world.resolve()
     world.start()
     assert changes(world) == sent(world, "a", last)
-    shown = world.spark.sql(f"SHOW TBLPROPERTIES lake.{world.name}__shop.a__changes").collect()
-    begin = {row.key: row.value for row in shown}["applier-changes-from"]
-    assert last <= int(begin) <= since
+    assert last <= begin_of(world) <= since
 
 
 @pytest.mark.parametrize(
@@ -233,3 +241,96 @@ def test_what_cannot_be_kept_parks_its_table(make: Make, sql: str, why: str) -> 
     assert why in str(shown.because)
     assert "history" in str(shown.way_out)
     assert changes(world, "other") == sent(world, "other")
+
+
+def test_a_load_leaves_a_gap_that_is_shown(make: Make, tmp_path: Path) -> None:
+    """The changes that the export holds are not among those of the table, which says from where on it has all."""
+    world = keeping(make)
+    world.create("a")
+    world.put("a", 1, 2)
+    world.resolve()
+    world.start()
+    world.obey(f"applier park -c {world.path} --tables shop.a --why test")
+    world.put("a", 2, op="DELETE")
+    lost = world.put("a", 1, op="UPDATE", v="one")
+    tso = world.resolve()
+    load(world.config, export(tmp_path / "export", tso), (), lambda _: None)
+    world.put("a", 7)
+    world.put("a", 1, op="UPDATE", v="two")
+    world.resolve()
+    world.start()
+    assert world.table("a").state == "in step"
+    had = sent(world) - sent(world, "a", START + 3)
+    assert changes(world) == had + sent(world, "a", lost)
+    assert begin_of(world) == tso
+
+
+def begin_of(world: World, table: str = "a") -> int:
+    """Above which commit ts a table of changes has all."""
+    shown = world.spark.sql(f"SHOW TBLPROPERTIES lake.{world.name}__shop.{table}__changes").collect()
+    return int({row.key: row.value for row in shown}["applier-changes-from"])
+
+
+def test_the_page_shows_the_changes_of_its_example(make: Make) -> None:
+    """By the statements at its top."""
+    world = make()
+    world.settings["tables"] = tomllib.loads(SECTION.split("```")[1]).get("tables", {})
+    world.ddl("CREATE TABLE shop.orders (id BIGINT PRIMARY KEY, v VARCHAR(9))", "orders")
+    for key in (1, 2):
+        world.put("orders", key, v="new")
+    world.send(
+        {
+            **{key: world.messages[-1][key] for key in ("table", "pkNames", "mysqlType", "sqlType")},
+            "type": "UPDATE",
+            "data": [{"id": "2", "v": "paid"}],
+            "old": [{"v": "new"}],
+        }
+    )
+    world.resolve()
+    world.start()
+    rows = read(world.spark, (f"{world.name}__shop", "orders__changes"))
+    ordered = sorted(rows.to_pylist(), key=lambda row: (row["_commit_ts"], row["_image"] == "after"))
+    shown = [list(map(str, row.values())) for row in ordered]
+    assert [rows.column_names, *shown] == table_of(SECTION)
+
+
+@pytest.mark.parametrize("seed", few(range(4)))
+def test_the_view_of_the_page_shows_the_rows_as_of_any_time(make: Make, seed: int) -> None:
+    """Against a dictionary that takes the same changes."""
+    world, chance = keeping(make), random.Random(seed)
+    world.create("orders")
+    rows: dict[int, str] = {}
+    states = {world.ts: dict(rows)}
+    for number in range(60):
+        key = chance.randrange(6)
+        kind = chance.choice(["UPDATE", "DELETE"]) if key in rows else "INSERT"
+        world.put("orders", key, op=kind, v=f"n{number}")
+        if kind == "DELETE":
+            del rows[key]
+        else:
+            rows[key] = f"n{number}"
+        states[world.ts] = dict(rows)
+        if number % 25 == 24:
+            world.resolve()
+            world.start()
+    world.resolve()
+    world.start()
+    query = SECTION.partition("```sql\n")[2].partition("```")[0].partition(" AS\n")[2]
+    world.spark.sql(query.replace("shop.", f"lake.{world.name}__shop.")).createOrReplaceTempView("versions")
+    found = world.spark.table("versions").toArrow().to_pylist()
+    for ts, wanted in states.items():
+        here = [row for row in found if row["valid_from"] <= ts and (row["valid_to"] is None or row["valid_to"] > ts)]
+        assert sorted((row["id"], row["v"]) for row in here) == sorted(wanted.items())
+
+
+def test_offset_order_is_refused() -> None:
+    """Before anything is written, with the key."""
+    raw = {
+        "changefeed": {"name": "a", "protocol": "canal-json", "order": "offset"},
+        "source": {"archive": "x"},
+        "catalog": {"name": "lake", "type": "hadoop", "warehouse": "x"},
+        "tables": {"route": "{database}.{table}", "shop.*": {"history": "changes"}},
+    }
+    with pytest.raises(ConfigError) as refused:
+        settings.parse(raw)
+    assert 'tables.shop.*.history: needs changefeed.order = "resolved": without watermarks' in str(refused.value)

@@ -372,8 +372,7 @@ class RowGroups:
 
     def is_whole(self, block: ColumnBlock) -> bool:
         """Whether a block holds all that its table keeps of its rows: blocks have no old images."""
-        is_bare = self.admission.protocol == "avro" or block.op not in (Op.UPDATE, Op.DELETE)
-        return is_bare or not self.rules.shape_of(block.name).history
+        return block.op not in (Op.UPDATE, Op.DELETE) or not self.rules.shape_of(block.name).history
 
     def _typing(self, version: TableVersion) -> Typing:
         return Typing(version, self.wire, self.rules)
