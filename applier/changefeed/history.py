@@ -24,7 +24,7 @@ _OWN = (
 """The columns that it has beside those of its table."""
 
 COMPLETE_FROM = "applier-changes-from"
-"""Table property: the commit ts above which it has every change of its table; earlier ones may be lacking."""
+"""Table property: the commit ts above which it has every change of its table; absent where it has had all of them."""
 
 
 def changes_of(name: TableName) -> TableName:

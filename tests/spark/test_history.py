@@ -90,6 +90,7 @@ def test_each_change_is_a_row_once(make: Make) -> None:
     world.start()
     assert changes(world) == sent(world)
     assert world.keys("a") == {1, 2, 3}
+    assert begin_of(world) is None
 
 
 def test_columns_follow_and_rows_stay(make: Make) -> None:
@@ -148,7 +149,10 @@ def test_a_living_table_says_where_its_changes_begin(make: Make) -> None:
     world.resolve()
     world.start()
     assert changes(world) == sent(world, "a", last)
-    assert last <= begin_of(world) <= since
+    assert last <= (begin_of(world) or 0) <= since
+    shown = f"lake.{world.name}__shop.a__changes".removeprefix("lake.")
+    note = f"Table {shown} has the changes above commit ts {begin_of(world)}, and may lack earlier ones."
+    assert note in [each.because for each in world.status().notes]
 
 
 @pytest.mark.parametrize(
@@ -265,10 +269,11 @@ def test_a_load_leaves_a_gap_that_is_shown(make: Make, tmp_path: Path) -> None:
     assert begin_of(world) == tso
 
 
-def begin_of(world: World, table: str = "a") -> int:
-    """Above which commit ts a table of changes has all."""
+def begin_of(world: World, table: str = "a") -> int | None:
+    """Above which commit ts a table of changes has all; None where it has had all of them."""
     shown = world.spark.sql(f"SHOW TBLPROPERTIES lake.{world.name}__shop.{table}__changes").collect()
-    return int({row.key: row.value for row in shown}["applier-changes-from"])
+    begin = {row.key: row.value for row in shown}.get("applier-changes-from")
+    return None if begin is None else int(begin)
 
 
 def test_the_page_shows_the_changes_of_its_example(make: Make) -> None:

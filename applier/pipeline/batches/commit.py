@@ -16,6 +16,7 @@ from applier.pipeline.batches.batch import Batch
 from applier.pipeline.batches.stager import BatchRows, Stager
 from applier.pipeline.tables import table_records
 from applier.pipeline.tables.changefeed import ADOPTED, FILTERED
+from applier.pipeline.tables.ddl_stamp import TRUNCATED_AT
 from applier.pipeline.tables.loads import LoadRecord
 from applier.pipeline.tables.target_tables import TargetTables
 from applier.runtime import failpoints
@@ -133,7 +134,7 @@ def _now(batch: Batch, tracked: Tables) -> TableVersion:
 
 
 def _begin(targets: TargetTables, batch: Batch, owner: TableName) -> dict[str, str]:
-    """Above which commit ts a table of changes has all, where this commit begins it, or passes over a load."""
+    """Above which commit ts a table of changes has all, where this commit begins it late, or passes over a load."""
     table, changes = targets.writer(owner), targets.writer(batch.name)
     applied = 0 if table is None or table.known is None else table.known.resolved_ts
     if changes is not None and changes.known is not None:
@@ -141,9 +142,17 @@ def _begin(targets: TargetTables, batch: Batch, owner: TableName) -> dict[str, s
         is_passed = loaded is not None and loaded.tso > changes.known.resolved_ts
         return {COMPLETE_FROM: str(loaded.tso)} if loaded is not None and is_passed else {}
     whole = targets.records.known(owner)
-    if not applied and (whole is None or not whole.is_live):
-        applied = min(part.first_ts or 0 for part in batch.parts) - 1
-    return {COMPLETE_FROM: str(max(applied, 0))}
+    if whole is not None and whole.is_live and _is_new(table):
+        return {}
+    # Without rows of before nothing shows where the feed began.
+    return {COMPLETE_FROM: str(applied or min(part.first_ts or 0 for part in batch.parts) - 1)}
+
+
+def _is_new(table: TableWriter | None) -> bool:
+    """Whether a table has had no rows so far."""
+    if table is None or table.table.setting(TRUNCATED_AT) is not None:
+        return table is None
+    return table.head is None or not table.table.scan(table.head)
 
 
 def _committed(targets: TargetTables, item: Prepared, *, is_complete: bool) -> CommitWork | None:

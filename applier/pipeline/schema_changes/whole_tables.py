@@ -177,9 +177,10 @@ class TableDdl:
         if own is None or writer is None or self.targets.beside is not None or self.is_renamed(change, rename.to):
             return
         if to is None:
-            what = f"Table {rename.table} becomes {rename.to}, whose pattern under [tables] keeps no changes"
+            said = shown(change.sql)
+            what = f"The pattern of table {rename.to}, which {rename.table} becomes, keeps no changes: {said}."
             way_out = f'Give [tables."{rename.to}"] history = "changes", and'
-            raise SchemaChangeRefused(f"{what}: {shown(change.sql)}.", f"{way_out} {_AGAIN}")
+            raise SchemaChangeRefused(what, f"{way_out} {_AGAIN}")
         if self.targets.identifier(to) == writer.table.identifier:
             return
         _refuse_taken(change, rename, self.targets.writer(to))
