@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from applier.changefeed.table import Column, ColumnType, TableName, TableVersion
+from applier.changefeed.table import Column, ColumnType, TableName, TableVersion, fold
 
 SUFFIX = "__changes"
 """How the name of a table of changes ends, upstream's and that of the Iceberg table."""
@@ -52,4 +52,4 @@ def changes_version(version: TableVersion) -> TableVersion:
 def taken(version: TableVersion) -> list[str]:
     """Columns of a table that have the names of those of its changes."""
     own = {column.name for column in _OWN}
-    return [column.name for column in version.columns if column.name.lower() in own]
+    return [column.name for column in version.columns if fold(column.name) in own]
