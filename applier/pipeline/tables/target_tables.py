@@ -63,7 +63,7 @@ class TargetTables:
     side_by_side: SideBySide = field(init=False)
 
     def __post_init__(self) -> None:
-        self.side_by_side = SideBySide(self.sink.threads)
+        self.side_by_side = SideBySide(lambda: self.sink.threads)
 
     @property
     def include(self) -> TableFilter:
