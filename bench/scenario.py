@@ -13,6 +13,7 @@ _SHAPES: Mapping[str, Mapping[str, Any]] = {
     "nothing": {},
     "metadata columns": {"metadata": ["_commit_ts", "_commit_time", "_op", "_source_table"]},
     "row ids": {"row_ids": "keep"},
+    "changes": {"history": "changes"},
 }
 
 PROTOCOLS = ("simple-json", "simple-avro", "canal-json", "open", "avro", "debezium")
@@ -111,7 +112,7 @@ def scenarios(*, quick: bool, tables: int | None = None) -> dict[str, Scenario]:
         ),
         Scenario(
             "shapes",
-            "uniform updates and deletes on a table that asks for nothing, for metadata columns, and for ids that stay",
+            "uniform updates and deletes on a table that asks for nothing, metadata columns, ids that stay, or changes",
             tuple(
                 _shaped(label, shape, Workload(size(300_000, 20_000), "uniform", preloaded=size(1_000_000, 100_000)))
                 for label, shape in _SHAPES.items()

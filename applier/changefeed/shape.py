@@ -36,6 +36,7 @@ class Shape:
         masks: How columns are masked.
         mask_key: What shows that the key of `hash` is another one; "" without such a mask.
         secret: That key.
+        history: A table of changes is kept beside it.
     """
 
     pattern: str = field(default="", compare=False)
@@ -49,6 +50,7 @@ class Shape:
     masks: Mapping[str, Mask] = field(default_factory=dict)
     mask_key: str = ""
     secret: bytes = field(default=b"", compare=False, repr=False)
+    history: bool = field(default=False, compare=False)
 
     @property
     def filter(self) -> RowFilter | None:

@@ -13,6 +13,7 @@ import pyarrow as pa
 
 from applier.changefeed.cast import check_pair, recast, target
 from applier.changefeed.filter import TablePattern, most_specific
+from applier.changefeed.history import changes_of, owner_of
 from applier.changefeed.mask import Mask, masked
 from applier.changefeed.shape import Shape
 from applier.changefeed.table import Column, ColumnType, TableName, TableVersion, fold
@@ -42,6 +43,8 @@ _FIXED: dict[str, pa.DataType] = {
     "datetime": pa.timestamp("us"),
     "timestamp": pa.timestamp("us", tz="UTC"),
     "vector": pa.list_(pa.float32()),
+    # A time of applier's own, which no rule for the dates of upstream concerns.
+    "instant": pa.timestamp("us", tz="UTC"),
 }
 OPEN = {"string": "text or bytes", "int64": "signed or unsigned numbers"}
 """Types of columns whose rows leave open which of several TiDB types they have, and what their values may be."""
@@ -100,8 +103,19 @@ class TypeRules:
         """What the rows of an upstream table are to be."""
         found = self._found.get(name)
         if found is None:
-            found = self._found[name] = most_specific(self.shapes, name) or _UPSTREAM
+            found = self._found[name] = most_specific(self.shapes, self.owner(name) or name) or _UPSTREAM
         return found
+
+    def owner(self, name: TableName) -> TableName | None:
+        """The table that one of this name holds the changes of; None for an upstream table."""
+        owner = owner_of(name) if self.shapes else None
+        found = None if owner is None else most_specific(self.shapes, owner)
+        return owner if found is not None and found.history else None
+
+    def changes(self, name: TableName) -> TableName | None:
+        """The table of changes of an upstream table; None where none is asked for."""
+        is_kept = self.shape_of(name).history and self.owner(name) is None
+        return changes_of(name) if is_kept else None
 
     def takes(self, name: TableName, column: Column) -> bool:
         """Whether the values of a column go into the Iceberg table of an upstream table: not those of an excluded one,
@@ -243,7 +257,7 @@ def column_arrow_type(name: TableName, column: Column, rules: TypeRules) -> pa.D
     if column.type.name in OPEN:
         what = f"Column {column.name} of table {name} has no known type: no CREATE TABLE shows it."
         raise SchemaChangeRefused(what, RELOAD)
-    path = ColumnPath(name, column.name)
+    path = ColumnPath(rules.owner(name) or name, column.name)
     plain_type(column.type, rules, path)
     try:
         return arrow_type(column.type, rules, path)

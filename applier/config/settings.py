@@ -175,6 +175,9 @@ class RunSection(Section):
         return self
 
 
+_NO_WATERMARK = 'needs changefeed.order = "resolved": without watermarks, nothing shows which changes a table has'
+
+
 class Config(Section):
     """The whole file."""
 
@@ -306,6 +309,9 @@ class Config(Section):
             problems["registry"] = f"is needed for protocol {feed.protocol}: add [registry] with url"
         problems |= self._unfit_for_files | self._softly_without_images
         kafka = self.source.kafka
+        if self.changefeed.order == "offset":
+            kept = [key for key, section in self.tables.layouts.items() if section.history]
+            problems |= dict.fromkeys([f"tables.{key}.history" for key in kept], _NO_WATERMARK)
         if kafka is not None and kafka.lacks_login and not self._java_has_login:
             problems["source.kafka.kafka.sasl.jaas.config"] = _LOGIN_MISSING
         refuse(problems)

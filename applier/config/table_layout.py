@@ -181,6 +181,9 @@ class LayoutSection(Section):
     """Type of tinyint(1) in these tables, in the place of `tables.tinyint1`."""
     zero_dates: Literal["null", "stop", "string"] | None = None
     """What zero and partial dates become in these tables, in the place of `tables.zero_dates`."""
+    history: Literal["changes"] | None = None
+    """Keep every change of these tables in an append-only table beside each, `TABLE__changes` (docs/shapes.md). It is
+    for tables with a key, in resolved order. Default: none is kept."""
 
     @model_validator(mode="after")
     def _check(self) -> LayoutSection:
@@ -202,6 +205,8 @@ class LayoutSection(Section):
             problems["properties"] = f"{own[0]} is set by applier alone"
         if self.where and self.deletes == "soft":
             problems["deletes"] = "is soft, and `where` deletes rows that upstream has: leave one of the two out"
+        if self.history and (self.where or self.deletes == "soft"):
+            problems["history"] = "keeps every change, and does not go with `where` or soft `deletes`: leave one out"
         refuse(problems)
         return self
 
@@ -246,4 +251,5 @@ class LayoutSection(Section):
             masks=self.columns.masks,
             mask_key=fingerprint_of(secret) if secret else "",
             secret=secret,
+            history=self.history is not None,
         )

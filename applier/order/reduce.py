@@ -148,7 +148,7 @@ class KeyedGroup:
             image if change[3] or self.keeps_deleted else {name: image[name] for name in key}
             for (change, _), image in pairs
         ]
-        return _table((change for change, _ in self._changes), KEYED_SCHEMA), _values(self.version, images)
+        return table_of((change for change, _ in self._changes), KEYED_SCHEMA), values_of(self.version, images)
 
 
 @dataclass(slots=True)
@@ -172,7 +172,7 @@ class KeylessGroup:
 
     def columns(self) -> tuple[pa.Table, WireValues]:
         """One row per event: the columns of `KEYLESS_SCHEMA`, and wire values."""
-        return _table(self._events, KEYLESS_SCHEMA), _values(self.version, self._images)
+        return table_of(self._events, KEYLESS_SCHEMA), values_of(self.version, self._images)
 
 
 Group: TypeAlias = KeyedGroup | KeylessGroup
@@ -193,13 +193,14 @@ def data_of(rows: pa.Table) -> pa.Table:
     return rows.drop_columns([name for name in rows.column_names if name.startswith(META)])
 
 
-def _table(rows: Iterable[tuple[Any, ...]], schema: pa.Schema) -> pa.Table:
+def table_of(rows: Iterable[tuple[Any, ...]], schema: pa.Schema) -> pa.Table:
+    """Rows of a schema of this module."""
     columns = list(zip(*rows, strict=True)) or [()] * len(schema)
     arrays = [pa.array(values, kind) for values, kind in zip(columns, schema.types, strict=True)]
     return pa.Table.from_arrays(arrays, schema=schema)
 
 
-def _values(version: TableVersion, images: Sequence[Image]) -> WireValues:
+def values_of(version: TableVersion, images: Sequence[Image]) -> WireValues:
     """Values per column, without a column that no image holds: it is not NULL."""
     names = [column.name for column in version.columns]
     held = [name for name in names if any(name in image for image in images)]
@@ -223,6 +224,26 @@ _REDUCE_BLOCK_ROWS = 100_000
 """The same of a `BlockGroup`."""
 
 
+def block_rows(block: ColumnBlock, partition: int, offsets: Ints) -> pa.Table:
+    """The rows of a block with the columns of `KEYED_SCHEMA`; arguments as of `BlockGroup.add`."""
+    count, op = len(block.places), block.op
+    # Of a deleted row only the key counts; the other columns become NULL beside rows that have them.
+    names = block.key if op is Op.DELETE else tuple(block.columns)
+    stamps, ops = pa.array(block.commit_ts, pa.int64()), pa.array(np.full(count, op, np.int8))
+    meta = [
+        stamps,
+        ops,
+        stamps,
+        pa.array(np.full(count, op is not Op.DELETE)),
+        pa.array(np.full(count, partition, np.int32)),
+        pa.array(offsets[block.places], pa.int64()),
+        pa.array(np.zeros(count, np.int32) if block.indexes is None else block.indexes.astype(np.int32)),
+        ops,
+    ]
+    columns = [*meta, *(block.columns[name] for name in names)]
+    return pa.Table.from_arrays(columns, [*KEYED_SCHEMA.names, *names])
+
+
 @dataclass(slots=True)
 class BlockGroup:
     """Changes of one table version with a key, reduced by column; `by_place` as in `last_per_key`."""
@@ -235,23 +256,8 @@ class BlockGroup:
 
     def add(self, block: ColumnBlock, partition: int, offsets: Ints) -> None:
         """Take the rows of a block; `offsets` are those of the messages that the block's places count."""
-        count, op = len(block.places), block.op
-        # Of a deleted row only the key counts; the other columns become NULL beside rows that have them.
-        names = block.key if op is Op.DELETE else tuple(block.columns)
-        stamps, ops = pa.array(block.commit_ts, pa.int64()), pa.array(np.full(count, op, np.int8))
-        meta = [
-            stamps,
-            ops,
-            stamps,
-            pa.array(np.full(count, op is not Op.DELETE)),
-            pa.array(np.full(count, partition, np.int32)),
-            pa.array(offsets[block.places], pa.int64()),
-            pa.array(np.zeros(count, np.int32) if block.indexes is None else block.indexes.astype(np.int32)),
-            ops,
-        ]
-        columns = [*meta, *(block.columns[name] for name in names)]
-        self._chunks.append(pa.Table.from_arrays(columns, [*KEYED_SCHEMA.names, *names]))
-        self._rows += count
+        self._chunks.append(block_rows(block, partition, offsets))
+        self._rows += len(block.places)
         if self._rows >= 2 * self._survivors + _REDUCE_BLOCK_ROWS:
             self._chunks = [self._reduce()]
             self._rows = self._survivors = self._chunks[0].num_rows

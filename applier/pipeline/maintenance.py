@@ -238,7 +238,9 @@ class Maintenance:
     def _parked(self, checkpoint: Checkpoint) -> frozenset[tuple[str, ...]]:
         """Tables that are left alone: their files may be those of a copy in which they are brought back, too."""
         states = {name: tracked.completeness for name, tracked in checkpoint.tables.items()}
-        return frozenset(self.targets.identifier(name) for name, known in states.items() if known and known.is_parked)
+        parked = [name for name, known in states.items() if known and known.is_parked]
+        changes = [own for name in parked if (own := self.targets.maker.rules.changes(name)) is not None]
+        return frozenset(self.targets.identifier(name) for name in (*parked, *changes))
 
     def _writers(self, parked: frozenset[tuple[str, ...]]) -> dict[tuple[str, ...], TableWriter]:
         found = {writer.table.identifier: writer for writer in self.targets.writers}

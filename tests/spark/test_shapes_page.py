@@ -19,7 +19,7 @@ EXAMPLES = [("", PAGE.partition("Without a pattern:")[2])] + [
 ]
 
 
-def _table(text: str) -> list[list[str]]:
+def table_of(text: str) -> list[list[str]]:
     """The cells of the first table of a text, with its heads."""
     lines = re.search(r"(?:^\|.*\n)+", text, re.MULTILINE)
     assert lines is not None
@@ -41,7 +41,7 @@ def test_the_page_shows_what_its_configuration_gives(make: Make, block: str, aft
     world.start()
     rows = read(world.spark, (f"{world.name}__shop", "orders"))
     shown = [list(map(str, row.values())) for row in sorted(rows.to_pylist(), key=lambda row: row["id"])]
-    assert [rows.column_names, *shown] == _table(after)
+    assert [rows.column_names, *shown] == table_of(after)
 
 
 def test_the_view_of_the_page_shows_shards_as_one_table(make: Make) -> None:

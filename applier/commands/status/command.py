@@ -12,6 +12,7 @@ from itertools import chain
 
 from applier import wording
 from applier.changefeed.checkpoint import Checkpoint, Cut
+from applier.changefeed.history import COMPLETE_FROM, SUFFIX
 from applier.changefeed.table import TableName
 from applier.commands.catalog_reader import Lake, LakeTable, open_lake
 from applier.commands.control_reader import ControlView
@@ -110,7 +111,7 @@ def status(
             report = compose(
                 config, facts, max_lag_seconds, now_ms, lambda name: _loaded(lake, name, config), is_strict=is_strict
             )
-            report = replace(report, notes=(*report.notes, *unknown))
+            report = replace(report, notes=(*report.notes, *unknown, *_late_changes(lake, last, config)))
             if engine is None or not report.cut:
                 return report
             cut = Cut(in_cut(last, report.tables), last.cut.at)
@@ -123,6 +124,19 @@ def status(
         way_out = f"{wording.begin(config.path)} {wording.WAY_TO_THE_LAKE.capitalize()}"
         new = Trouble(error.what, error.hint) if error else Trouble(new_lake(config), way_out)
         return replace(report, stale=(new,))
+
+
+def _late_changes(lake: Lake, last: Checkpoint, config: Config) -> list[Trouble]:
+    """Tables of changes that lack earlier ones; nothing is read for tables without."""
+    changes = config.type_rules.changes
+    owners = {(*at[:-1], f"{at[-1]}{SUFFIX}"): name for name, at in _places(last, config) if changes(name) is not None}
+    with ThreadPoolExecutor(_THREADS) as pool:
+        found = [table for table in pool.map(lake.table, owners) if table is not None]
+    return [
+        Trouble(f"Table {table} has the changes above commit ts {since}, and may lack earlier ones.", table=str(name))
+        for name, table in ((owners[table.identifier], table) for table in found)
+        if (since := table.properties.get(COMPLETE_FROM)) is not None
+    ]
 
 
 def _places(last: Checkpoint, config: Config) -> list[tuple[TableName, tuple[str, ...]]]:

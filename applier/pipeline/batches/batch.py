@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from applier.changefeed.change_batch import Changes
+from applier.changefeed.history import changes_of
 from applier.changefeed.message import TopicPartition
 from applier.changefeed.shape import Shape
 from applier.changefeed.table import Keyed, TableName, TableShape, TableVersion
@@ -18,6 +19,7 @@ from applier.changefeed.types import TypeRules
 from applier.changefeed.window import OffsetRange
 from applier.errors import ValueRefused
 from applier.order.admit import admitted
+from applier.order.changes import behind
 from applier.order.merge import merge
 from applier.order.reduce import OLD_VALUE_HINT
 from applier.pipeline.scan.task_result import Part
@@ -48,6 +50,7 @@ class Batch:
         parts: Reduced rows from all tasks.
         upto: Resolved ts that the commit is stamped with: all rows at or below it are in the table afterwards.
         is_doomed: A DDL of the same step removes the table, and after a crash it may be gone already.
+        owner: The table whose changes the rows are; None for rows of an upstream table.
         extent: In a feed in offset order what was read, all of whose rows at or below `upto` the table has afterwards.
     """
 
@@ -56,6 +59,16 @@ class Batch:
     upto: int
     is_doomed: bool = False
     extent: ReadExtent | None = None
+    owner: TableName | None = None
+
+    def apart(self) -> tuple[Batch, Batch | None]:
+        """The rows of the table itself, and those of its table of changes, if there are any."""
+        own = changes_of(self.name)
+        changes = [part for part in self.parts if part.is_of(own)]
+        if not changes:
+            return self, None
+        rows = [part for part in self.parts if not part.is_of(own)]
+        return replace(self, parts=rows), replace(self, name=own, parts=changes, owner=self.name)
 
     @property
     def newest(self) -> TableVersion:
@@ -162,9 +175,9 @@ class Batch:
             found.append(Fit(part.version, gone, schema, str(table), added, rules, whole))
         return found
 
-    def merging(self, rows: Shape, *, by_place: bool, exact: bool) -> Merging:
-        """What merges its rows; see `order.merge.merge` for the arguments, `rows` is what its rows are to be."""
-        return Merging(self.name, self.newest.shape, by_place, exact, rows)
+    def merging(self, rows: Shape, *, by_place: bool, exact: bool, above: int = 0) -> Merging:
+        """What merges its rows; see `order.merge.merge` for the arguments, and `Merging` for the others."""
+        return Merging(self.name, self.newest.shape, by_place, exact, rows, above)
 
 
 @dataclass(frozen=True, slots=True)
@@ -205,13 +218,19 @@ class Fit:
 
 
 class Merging(NamedTuple):
-    """Merges the parts of a batch, in any process; see `order.merge.merge`."""
+    """Merges the parts of a batch, in any process; see `order.merge.merge`.
+
+    Attributes:
+        rows: What its rows are to be.
+        above: Rows at or below this commit ts are in the table already; 0 where none is left out for that.
+    """
 
     name: TableName
     shape: TableShape
     by_place: bool
     exact: bool
     rows: Shape
+    above: int = 0
 
     @property
     def key(self) -> tuple[str, ...] | None:
@@ -225,6 +244,7 @@ class Merging(NamedTuple):
             SchemaChangeRefused: A column has two types in them, and no DDL shows where one ends.
             ValueRefused: They lack a column that the filter of the table looks at.
         """
+        parts = behind(parts, self.above) if self.above else parts
         try:
             found = merge(
                 parts,

@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import NamedTuple, TypeVar
 
 from applier.changefeed.completeness import Reason, Why
+from applier.changefeed.history import COMPLETE_FROM, changes_version
 from applier.changefeed.table import TableName, TableVersion
 from applier.changefeed.ts import LOGICAL
 from applier.changefeed.types import TypeRules
@@ -16,6 +17,8 @@ from applier.pipeline.batches.batch import Batch
 from applier.pipeline.batches.stager import BatchRows, Stager
 from applier.pipeline.tables import table_records
 from applier.pipeline.tables.changefeed import ADOPTED, FILTERED
+from applier.pipeline.tables.ddl_stamp import TRUNCATED_AT
+from applier.pipeline.tables.loads import LoadRecord
 from applier.pipeline.tables.target_tables import TargetTables
 from applier.runtime import failpoints
 from applier.runtime.pulse import PULSE
@@ -50,6 +53,8 @@ def commit(
         refused: Takes what is wrong with single tables, to which nothing is committed.
         stager: Stages their rows.
     """
+    apart = [batch.apart() for batch in batches]
+    owners = {changes.name: changes.owner or changes.name for _, changes in apart if changes is not None}
 
     def guarded(name: TableName, work: Callable[[], R | None]) -> R | None:
         PULSE.beat()
@@ -57,7 +62,7 @@ def commit(
             return work()
         except ABOUT_A_TABLE as error:
             targets.confirm()
-            refused[name] = error
+            refused[owners.get(name, name)] = error
             targets.close(name)
             return None
 
@@ -68,12 +73,20 @@ def commit(
         return guarded(item.name, lambda: _committed(targets, item, is_complete=item.name in complete))
 
     def each(work: Callable[[T], R], items: Sequence[T]) -> list[R]:
-        return [work(items[0])] if len(items) == 1 else targets.side_by_side(work, items)
+        return [work(items[0])] if len(items) == 1 else targets.side_by_side(work, items) if items else []
 
-    ready = [item for item in each(prepared, batches) if item is not None] if batches else []
+    def due(name: TableName) -> bool:
+        return owners.get(name, name) not in refused
+
+    rows = [item for item in each(prepared, [batch for batch, _ in apart]) if item is not None]
+    changes = [changes for _, changes in apart if changes is not None and due(changes.name)]
+    beside = [item for item in each(prepared, changes) if item is not None]
+    ready = [item for item in (*beside, *rows) if due(item.name)]
     stager.stage_ahead([item.rows for item in ready])
-    done = each(committed, ready) if ready else []
-    return {item.name: work for item, work in zip(ready, done, strict=True) if work is not None}
+    # Changes come first: a step that dies behind them is repeated for the table, and takes none of them again.
+    each(committed, [item for item in beside if due(item.name)])
+    ready = [item for item in rows if due(item.name)]
+    return {item.name: work for item, work in zip(ready, each(committed, ready), strict=True) if work is not None}
 
 
 class Prepared(NamedTuple):
@@ -89,24 +102,29 @@ def _prepared(targets: TargetTables, batch: Batch, tracked: Tables, stager: Stag
     order = targets.feed.order
     if not batch.is_doomed:
         targets.listed.refuse_lost(targets.identifier(batch.name), targets.writer(batch.name))
-    now = tracked.get(batch.name) or batch.newest
+    now = _now(batch, tracked)
     if now.keys_only and targets.writer(batch.name) is None:
         # Deletes alone do not say what the table looks like, and find no row where there is none.
         return None
     # A table that is made here holds nothing: a crash before its first commit must not pass for that commit.
-    writer = targets.ensure(now, targets.stamp(batch.name, 0))
+    begin = {} if batch.owner is None else _begin(targets, batch, batch.owner)
+    writer = targets.ensure(now, targets.stamp(batch.name, 0, begin))
     if targets.listed.is_strict:
         # A writer that was opened within the step may have found the table rolled back.
         writer.hold_to(None)
     if writer.known is None:
         targets.confirm()
     failpoints.reach("table-ensured")
-    stamp = targets.stamp(batch.name, batch.upto, _offsets(targets, batch), writer)
-    is_marked = any(mark in stamp.extra or writer.table.setting(mark) is not None for mark in INEXACT)
-    exact = order.has_watermark and not is_marked and batch.is_above(writer.known)
+    had = 0 if batch.owner is None or writer.known is None else writer.known.resolved_ts
+    stamp = targets.stamp(batch.name, max(batch.upto, had), {**_offsets(targets, batch), **begin}, writer)
+    owner = targets.writer(batch.owner or batch.name) or writer
+    is_marked = any(mark in stamp.extra or owner.table.setting(mark) is not None for mark in INEXACT)
+    # A watermark shows that a table of changes has all up to its stamp, unless messages of before come again.
+    above = 0 if is_marked else had
+    exact = order.has_watermark and not is_marked and (bool(above) or batch.is_above(writer.known))
     rules = targets.maker.rules
     fits = batch.fits(now, writer.table, None if order.parts_at_ddl else rules, _whole(rules, now, writer))
-    merging = batch.merging(rules.shape_of(batch.name), by_place=order.by_place, exact=exact)
+    merging = batch.merging(rules.shape_of(batch.name), by_place=order.by_place, exact=exact, above=above)
     return Prepared(batch.name, writer, stamp, stager.rows(batch, fits, merging, writer))
 
 
@@ -116,6 +134,35 @@ def _whole(rules: TypeRules, now: TableVersion, writer: TableWriter) -> frozense
         return frozenset()
     taken = (column.name for column in now.columns if rules.takes(now.name, column))
     return frozenset(taken) & writer.table.schema.names
+
+
+def _now(batch: Batch, tracked: Tables) -> TableVersion:
+    known = tracked.get(batch.owner or batch.name)
+    if known is None:
+        return batch.newest
+    return known if batch.owner is None else changes_version(known)
+
+
+def _begin(targets: TargetTables, batch: Batch, owner: TableName) -> dict[str, str]:
+    """Above which commit ts a table of changes has all, where this commit begins it late, or passes over a load."""
+    table, changes = targets.writer(owner), targets.writer(batch.name)
+    applied = 0 if table is None or table.known is None else table.known.resolved_ts
+    if changes is not None and changes.known is not None:
+        loaded = None if table is None else LoadRecord.told_by(table.table.properties)
+        is_passed = loaded is not None and loaded.tso > changes.known.resolved_ts
+        return {COMPLETE_FROM: str(loaded.tso)} if loaded is not None and is_passed else {}
+    whole = targets.records.known(owner)
+    if whole is not None and whole.is_live and _is_new(table):
+        return {}
+    # Without rows of before nothing shows where the feed began.
+    return {COMPLETE_FROM: str(applied or min(part.first_ts or 0 for part in batch.parts) - 1)}
+
+
+def _is_new(table: TableWriter | None) -> bool:
+    """Whether a table has had no rows so far."""
+    if table is None or table.table.setting(TRUNCATED_AT) is not None:
+        return table is None
+    return table.head is None or not table.table.scan(table.head)
 
 
 def _committed(targets: TargetTables, item: Prepared, *, is_complete: bool) -> CommitWork | None:

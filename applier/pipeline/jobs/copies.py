@@ -69,6 +69,7 @@ class Copies:
             self.main,
             maker=replace(self.main.maker, create=self._make, settings=self.settings),
             route=Route(self.settings.route),
+            beside=self.main.identifier,
             records=Recorder(job=self.job),
             # A job and a load find their tables by name, in whatever letters a file, a request or a DDL has it.
             spelt=lambda name: TableName(*name.folded),
@@ -193,6 +194,12 @@ class Copies:
             else:
                 raise CopyOutdated(f"Table {table} was written while it was brought back, which begins anew")
         self.main.forget(name)
+        # A job writes the changes beside the table that readers see.
+        for each in filter(None, (name, self.main.maker.rules.changes(name))):
+            self._follow(each)
+
+    def _follow(self, name: TableName) -> None:
+        self.main.close(name)
         if (shown := self.main.writer(name)) is not None:
             self.main.follow(shown)
 

@@ -206,4 +206,6 @@ def job(kind: Callable[[Pipeline, Pipeline, Copies, Handover], _Run], main: Pipe
         maintenance=Maintenance(MaintenanceSection(tasks=()), targets),
     )
     pipeline.restore()
-    return kind(main, pipeline, copies, Handover(main, state, copies))
+    run = kind(main, pipeline, copies, Handover(main, state, copies))
+    targets.beside = lambda own: main.targets.identifier(run.members.get(own, own))
+    return run

@@ -17,7 +17,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from applier.changefeed.event import Bootstrap, Event, Op, Resolved, RowChange, SchemaChange
+from applier.changefeed.event import Bootstrap, Event, Resolved, RowChange, SchemaChange
 from applier.changefeed.fate import Fate
 from applier.changefeed.filter import TableFilter
 from applier.changefeed.message import UNREADABLE, PartitionMessages, Position, TopicPartition
@@ -137,17 +137,10 @@ SLICE_ROWS = 10_000
 
 
 def _taken_apart(
-    blocks: Sequence[ColumnBlock], rest: Iterable[int], versions: TaskVersions, rules: TypeRules
+    blocks: Sequence[ColumnBlock], rest: Iterable[int], is_columnar: Callable[[ColumnBlock], bool]
 ) -> tuple[Sequence[ColumnBlock], Iterable[int]]:
-    """Move the rows of blocks that cannot be reduced by column to the messages that are decoded one by one: deletes of
-    rows that stay, too, as a block may hold no more than their keys.
-    """
-    left_alone = [
-        block
-        for block in blocks
-        if not versions.is_reducible(block) or (block.op is Op.DELETE and rules.shape_of(block.name).is_soft)
-    ]
-    alone = {number for block in left_alone for number in block.places.tolist()}
+    """Move the rows of blocks that cannot be reduced by column to the messages that are decoded one by one."""
+    alone = {number for block in blocks if not is_columnar(block) for number in block.places.tolist()}
     if not alone:
         return blocks, rest
     # In order of the offsets: rows without a key, read after a watermark, would be taken for sent again.
@@ -204,12 +197,15 @@ class _TaskState:
         blocks: Sequence[ColumnBlock] = ()
         if self._decoder.bulk is not None and not skip and not self._job.try_all:
             blocks, rest = self._decoder.bulk.read(keys, values)
-            blocks, rest = _taken_apart(blocks, rest, self._versions, self._job.rules)
+            blocks, rest = _taken_apart(blocks, rest, self._is_columnar)
         self._read_each(place, rest, offsets, keys, values, skip)
         self.rows.take_rows(place)
         self.found.measures["entries"] += _beside(blocks)
         for block in blocks:
             self.rows.take_block(block, place, offsets)
+
+    def _is_columnar(self, block: ColumnBlock) -> bool:
+        return self._versions.is_reducible(block) and self.rows.is_whole(block)
 
     def _fitting(self, place: TopicPartition, messages: pa.Table, skip: Collection[int]) -> pa.Table:
         """The messages that are not too large; the others are bad ones, which no decoder sees."""

@@ -23,6 +23,7 @@ from applier.decode.large_messages import handle_key_only
 from applier.decode.values.alike import to_column
 from applier.errors import DecodeError, ValueRefused
 from applier.order.barrier import segments
+from applier.order.changes import ChangeBlocks, ChangesGroup, as_changes
 from applier.order.feed_order import FeedOrder, undated
 from applier.order.reduce import BlockGroup, Group, group
 from applier.pipeline.scan.task_result import BadMessage, Part, TaskResult, Waiting
@@ -189,7 +190,12 @@ class Typing:
 
 
 _Group: TypeAlias = Group | BlockGroup
+_Changes: TypeAlias = ChangesGroup | ChangeBlocks
 _G = TypeVar("_G", bound=_Group)
+_C = TypeVar("_C", ChangesGroup, ChangeBlocks)
+
+_CHANGES = 20_000
+"""Images of changes that are kept as they were sent, before they become columns: none of them is reduced."""
 
 
 class _Sent(NamedTuple):
@@ -214,6 +220,7 @@ class RowGroups:
     _rows: dict[tuple[TableName, int, int, str, bool], Group] = field(default_factory=dict, init=False)
     _runs: dict[tuple[TableName, TopicPartition], tuple[int, int]] = field(default_factory=dict, init=False)
     _blocks: dict[tuple[TableName, int, int, str, Hashable], BlockGroup] = field(default_factory=dict, init=False)
+    _changes: dict[tuple[Any, ...], _Changes] = field(default_factory=dict, init=False)
 
     @property
     def _by_place(self) -> bool:
@@ -253,9 +260,21 @@ class RowGroups:
                     kind = partial(group, by_place=self._by_place, keeps_deleted=keeps)
                     found = self._begun(self._rows, group_of, kind, int(stamps[due].min()), place, len(chosen))
                 if found is not None:
-                    self._add(found, chosen, place)
+                    kept = self._kept(group_of, found.version, ChangesGroup)
+                    self._add(found, kept, chosen, place)
+                    if kept is not None and len(kept) >= _CHANGES:
+                        self._finish_changes(group_of, self._changes.pop(group_of))
 
-    def _add(self, rows: Group, chosen: Sequence[_Sent], place: TopicPartition) -> None:
+    def _kept(self, where: tuple[Any, ...], version: TableVersion, kind: Callable[..., _C]) -> _C | None:
+        """What keeps every change of these rows; None where none is asked for.
+
+        A table without a key is refused once its rows come to it.
+        """
+        if not version.key or not self.rules.shape_of(version.name).history:
+            return None
+        return cast("_C", self._changes.setdefault(where, kind(version)))
+
+    def _add(self, rows: Group, kept: ChangesGroup | None, chosen: Sequence[_Sent], place: TopicPartition) -> None:
         bad, fates = set[int](), self._found.fates
         for row, position, replay, run in chosen:
             offset = position[1]
@@ -270,6 +289,8 @@ class RowGroups:
                     one.add(row, position)
                     self._typing(rows.version).table(*one.columns())
                 rows.add(row, position, replay=replay, run=run)
+                if kept is not None:
+                    kept.add(row, position)
             except DecodeError as error:
                 bad.add(offset)
                 error.concern(row.name, row.commit_ts)
@@ -289,6 +310,8 @@ class RowGroups:
                 rows = self._begun(self._blocks, group_of, kind, int(due.commit_ts.min()), place, count)
             if rows is not None:
                 rows.add(due, place.partition, offsets)
+                if (kept := self._kept(group_of, rows.version, ChangeBlocks)) is not None:
+                    kept.add(due, place.partition, offsets)
                 self._found.fates[Fate.APPLIED, due.name] += count
 
     def _run(self, name: TableName, place: TopicPartition, ts: int) -> int:
@@ -321,6 +344,9 @@ class RowGroups:
     def finish(self) -> None:
         """Make the rows parts of what the task found; those of each group are forgotten then."""
         announced, self._found.topics = self._found.topics, {}
+        while self._changes:
+            where = next(iter(self._changes))
+            self._finish_changes(where, self._changes.pop(where))
         for groups in cast("list[dict[Any, _Group]]", [self._rows, self._blocks]):
             while groups:
                 where = next(iter(groups))
@@ -336,6 +362,8 @@ class RowGroups:
         try:
             table, zero_dates = typing.table(meta, values)
         except ValueRefused:
+            if self.rules.shape_of(name).history and typing.version.key:
+                return  # Each is among the changes, too, and was rejected there.
             # All of them at once: a pass that names one would have to be repeated for each.
             for partition, offset, error in typing.refused(meta, values):
                 self.admission.reject(TopicPartition(topic, partition), offset, error)
@@ -344,6 +372,25 @@ class RowGroups:
         part = Part.of(typing.version, table, topic, is_reduced=is_reduced)
         self._found.parts.setdefault((name, number), []).append(part)
         self._found.topics[name] = topic
+
+    def _finish_changes(self, where: tuple[Any, ...], rows: _Changes) -> None:
+        name, _, number, topic, *_ = where
+        typing = self._typing(rows.version)
+        meta, values = rows.columns()
+        try:
+            table, _ = typing.table(meta, values)
+        except ValueRefused:
+            for partition, offset, error in typing.refused(meta, values):
+                self.admission.reject(TopicPartition(topic, partition), offset, error)
+            return
+        part = Part.of(*as_changes(table, typing.version), topic)
+        self._found.parts.setdefault((name, number), []).append(part)
+
+    def is_whole(self, block: ColumnBlock) -> bool:
+        """Whether a block holds all that its table keeps of its rows: blocks have no old images."""
+        shape = self.rules.shape_of(block.name)
+        lacks_old = shape.history and block.op in (Op.UPDATE, Op.DELETE)
+        return not lacks_old and not (shape.is_soft and block.op is Op.DELETE)
 
     def _typing(self, version: TableVersion) -> Typing:
         return Typing(version, self.wire, self.rules)

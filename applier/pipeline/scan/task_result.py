@@ -55,6 +55,10 @@ class Part:
         last, shows = pc.max(rows["\0ts"]).as_py() or 0, bool(pc.any(rows["\0present"]).as_py())
         return cls(version, topic, pc.min(first).as_py(), last, shows, rows.nbytes, rows, None, is_reduced)
 
+    def is_of(self, name: TableName) -> bool:
+        """Whether it has rows of the table itself, and not those of its table of changes."""
+        return self.version.name.folded == name.folded
+
     @property
     def count(self) -> int:
         """How many rows it has."""

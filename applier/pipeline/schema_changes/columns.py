@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from typing import cast
 
 from applier.changefeed.event import SchemaChange
+from applier.changefeed.history import changes_version
 from applier.changefeed.table import TableName, TableVersion
 from applier.ddl.actions import Action, touches
 from applier.errors import RELOAD, SchemaChangeRefused
@@ -16,10 +17,12 @@ from applier.pipeline.state import State
 from applier.pipeline.tables.completeness import is_unmet
 from applier.pipeline.tables.ddl_stamp import DDL, is_in, mark, shown
 from applier.pipeline.tables.target_tables import TargetTables
+from applier.runtime import failpoints
 from applier.sink.control.rows import Decision
 from applier.sink.evolve.apply import apply_evolution
 from applier.sink.evolve.plan import plan
 from applier.sink.evolve.row_columns import of_schemas, supplied, with_virtual
+from applier.sink.write.table_writer import TableWriter
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,9 +65,26 @@ class ColumnDdl:
             raise SchemaChangeRefused(what, RELOAD)
         self.targets.maker.adopt(writer, before)
         wanted = cast("TableVersion", altered(self.state.tables, change, group))
-        schema = writer.table.schema
+        changes = self.targets.maker.rules.changes(name)
+        beside = None if changes is None else self.targets.writer(changes)
+        if beside is not None and not is_in(beside.known, change):
+            # First, as what dies between the two is repeated for the table, and passed by here.
+            self._take(beside, changes_version(before), changes_version(wanted), change, group)
+            failpoints.reach("changes-evolved")
+        return self._take(writer, before, wanted, change, group)
+
+    def _take(
+        self,
+        writer: TableWriter,
+        before: TableVersion,
+        wanted: TableVersion,
+        change: SchemaChange,
+        group: Sequence[Action],
+    ) -> Decision:
+        name, schema = before.name, writer.table.schema
         evolution = plan(supplied(before, schema), wanted, group, self.targets.maker.rules, schema)
-        stamp = self.targets.stamp(name, change.commit_ts, {DDL: mark(change)}, writer)
+        upto = max(change.commit_ts, writer.known.resolved_ts if writer.known else 0)
+        stamp = self.targets.stamp(name, upto, {DDL: mark(change)}, writer)
         try:
             done = apply_evolution(writer.table, evolution, stamp, name)
         except SchemaChangeRefused as refusal:

@@ -26,6 +26,8 @@ from applier.runtime import failpoints
 from applier.sink.iceberg.catalog import JavaError, end_rename
 from applier.sink.write.table_writer import TableWriter
 
+_AGAIN = "run `applier resume -c FILE --tables TABLE`."
+
 
 @dataclass(frozen=True, slots=True)
 class TableDdl:
@@ -105,11 +107,14 @@ class TableDdl:
 
         One whose DROP `is_passed` stays, unless it is parked: the configuration ignores what removes it.
         """
+        if (changes := self.targets.maker.rules.changes(name)) is not None:
+            self._drop(changes, commit_ts, is_passed=is_passed)
         if (writer := self.targets.writer(name)) is None:
             self.targets.forget(name)
             return
-        is_parked = name in self.state.parked
-        stays = not self.targets.include.admits(name) if is_parked else is_passed
+        owner = self.targets.maker.rules.owner(name) or name
+        is_parked = owner in self.state.parked
+        stays = not self.targets.include.admits(owner) if is_parked else is_passed
         # A kept table has left its name, too: a start before the checkpoint would find that others have dropped it.
         moved_names.begin(self.state)
         # What others alone have written is not the changefeed's to drop.
@@ -118,7 +123,8 @@ class TableDdl:
             self.targets.catalog.drop(writer.table.identifier, purge=True)
         else:
             entries = dropped(commit_ts, self.state.tables.get(name))
-            writer.stamp(self.targets.stamp(name, commit_ts, entries, writer))
+            upto = max(commit_ts, writer.known.resolved_ts if writer.known else 0)
+            writer.stamp(self.targets.stamp(name, upto, entries, writer))
             self.targets.kept[writer.table.identifier] = commit_ts
         self.targets.forget(name)
 
@@ -144,6 +150,7 @@ class TableDdl:
             return
         self._free(change, rename.to)
         writer = self.targets.writer(rename.table)
+        self._rename_changes(change, rename)
         if writer is not None and not self.is_renamed(change, rename.to):
             _refuse_taken(change, rename, self.targets.writer(rename.to))
             if not is_in(writer.known, change):
@@ -156,6 +163,31 @@ class TableDdl:
         self.targets.renamed(rename.table, rename.to)
         renamed = self.targets.writer(rename.to)
         if renamed is not None:
+            self.targets.follow(renamed)
+
+    def _rename_changes(self, change: SchemaChange, rename: actions.RenameTable) -> None:
+        """Take the changes of a table along, before the table: a step that dies between the two is repeated for it.
+
+        Raises:
+            SchemaChangeRefused: Their place is taken, or the pattern of the new name keeps none.
+        """
+        own, to = self.targets.maker.rules.changes(rename.table), self.targets.maker.rules.changes(rename.to)
+        writer = None if own is None else self.targets.writer(own)
+        # Those of a job are where readers have them.
+        if own is None or writer is None or self.targets.beside is not None or self.is_renamed(change, rename.to):
+            return
+        if to is None:
+            said = shown(change.sql)
+            what = f"The pattern of table {rename.to}, which {rename.table} becomes, keeps no changes: {said}."
+            way_out = f'Give [tables."{rename.to}"] history = "changes", and'
+            raise SchemaChangeRefused(what, f"{way_out} {_AGAIN}")
+        if self.targets.identifier(to) == writer.table.identifier:
+            return
+        _refuse_taken(change, rename, self.targets.writer(to))
+        self._move(writer, to)
+        self.targets.renamed(own, to)
+        failpoints.reach("changes-renamed")
+        if (renamed := self.targets.writer(to)) is not None:
             self.targets.follow(renamed)
 
     def _move(self, writer: TableWriter, to: TableName) -> None:
@@ -215,6 +247,7 @@ class TableDdl:
         if self.targets.identifier(rename.to) == writer.table.identifier:
             return
         _refuse_taken(change, rename, self.targets.writer(rename.to))
+        self._rename_changes(change, rename)
         known = writer.known
         if known is not None and known.extra.get(DDL) != mark(change):
             # As in `_rename`: the mark is there before the name.

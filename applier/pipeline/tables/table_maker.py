@@ -7,10 +7,11 @@ from dataclasses import dataclass, field
 
 import pyarrow as pa
 
+from applier.changefeed.history import COMMIT_TIME, IMAGE, taken
 from applier.changefeed.shape import SHAPE
 from applier.changefeed.table import Column, TableName, TableVersion
 from applier.changefeed.types import TypeRules, check_key, column_arrow_type
-from applier.config.table_layout import DELETED_AT, TableLayout
+from applier.config.table_layout import DELETED_AT, PartitionField, TableLayout
 from applier.config.tables import TablesSection
 from applier.errors import RESHAPED, SchemaChangeRefused, TableMismatch
 from applier.pipeline.scan.window_scan import Doubted
@@ -75,11 +76,13 @@ class TableMaker:
             TableMismatch: The layout that the configuration gives the table does not fit its columns.
             SchemaChangeRefused: A column has no such cast, or its mask would make keys alike.
         """
+        if (refused := self._unfit_history(version)) is not None:
+            raise refused
         check_key(version, self.rules)
         key = version.key
         doubts = {FILTERED: "true"} if self.doubted is None or version.name in self.doubted else {}
         upstream = [self._column(version, column) for column in columns_of_new(version, self.rules)]
-        table, layout = str(version.name), self.settings.layout_of(version.name) or TableLayout()
+        table, layout = str(version.name), self._layout(version)
         row_metadata.refuse_taken(table, layout.metadata, [column.name for column in upstream])
         columns = pa.schema([*upstream, *row_metadata.columns(layout.metadata)])
         layout = fitted(table, layout, columns)
@@ -94,6 +97,31 @@ class TableMaker:
             format_version=self.settings.format_version,
         )
 
+    def _layout(self, version: TableVersion) -> TableLayout:
+        if (owner := self.rules.owner(version.name)) is None:
+            return self.settings.layout_of(version.name) or TableLayout()
+        properties = (self.settings.layout_of(owner) or TableLayout()).properties
+        return TableLayout(partition=(PartitionField(COMMIT_TIME, "day"),), properties=properties)
+
+    def _unfit_history(self, version: TableVersion) -> TableMismatch | None:
+        """Why the changes of a table cannot be kept, or where they lie in the place of an upstream table."""
+        name, owner = version.name, self.rules.owner(version.name)
+        pattern = self.rules.shape_of(name).pattern
+        if owner is not None:
+            what = f"Upstream table {name} has the name of the table of changes of {owner}."
+            hint = f'Leave it out with tables.include: !{name}; or take history off [tables."{pattern}"].'
+            return None if version.column(IMAGE) is not None else TableMismatch(what, hint)
+        if not self.rules.shape_of(name).history or version.keys_only:
+            return None
+        hint = f'Give it a pattern of its own without history; that of [tables."{pattern}"] counts now.'
+        if not version.key:
+            what = f"The changes of table {name} cannot be kept: it has no key."
+            return TableMismatch(what, hint)
+        if names := taken(version):
+            what = f"The changes of table {name} cannot be kept: its column {names[0]} has the name of one of theirs."
+            return TableMismatch(what, hint)
+        return None
+
     def _shape(self, version: TableVersion) -> dict[str, str]:
         record = self.rules.shape_of(version.name).record
         return {SHAPE: record} if record else {}
@@ -104,6 +132,8 @@ class TableMaker:
         A table that only loses columns `is_brought` into its shape by a change of its metadata, at a start.
         """
         shape, record = self.rules.shape_of(version.name), writer.table.file_layout.properties.get(SHAPE, "")
+        if (unfit := self._unfit_history(version)) is not None:
+            return unfit
         try:
             refuse_misshapen(version, self.rules)
             if record == shape.record and not (shape.is_soft and DELETED_AT not in writer.table.schema.names):

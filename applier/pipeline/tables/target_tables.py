@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import TypeVar
 
 from applier.changefeed.applied_offsets import AppliedOffsets
 from applier.changefeed.checkpoint import Checkpoint
 from applier.changefeed.completeness import Completeness
 from applier.changefeed.filter import TableFilter
+from applier.changefeed.history import SUFFIX
 from applier.changefeed.route import Route
 from applier.changefeed.table import TableName, TableVersion
 from applier.config.readers import refuse_unreadable
@@ -21,6 +20,7 @@ from applier.pipeline.tables import kept_tables
 from applier.pipeline.tables.changefeed import Changefeed, Recorder
 from applier.pipeline.tables.ddl_stamp import DROPPED_AT
 from applier.pipeline.tables.listed_tables import ListedTables
+from applier.pipeline.tables.side_by_side import SideBySide
 from applier.pipeline.tables.table_maker import TableMaker
 from applier.sink.commit.fence import fence
 from applier.sink.commit.stamp import Stamp, covered
@@ -28,9 +28,6 @@ from applier.sink.iceberg import clone
 from applier.sink.iceberg.catalog import Catalog
 from applier.sink.iceberg.table import Table
 from applier.sink.write.table_writer import TableWriter
-
-_Item = TypeVar("_Item")
-_Result = TypeVar("_Result")
 
 
 @dataclass(slots=True)
@@ -40,6 +37,7 @@ class TargetTables:
     Args:
         confirm: Raises CheckpointConflict once another process has the changefeed; before what no commit can refuse.
         fenced: Highest epoch of a process that lost the changefeed and may be alive; a table with its stamp is fenced.
+        beside: Where the table is that readers see, which its changes lie beside; as `identifier` when absent.
         spelt: The name of a table that is known, in the letters in which it was made; None for any other.
 
     Attributes:
@@ -56,12 +54,16 @@ class TargetTables:
     confirm: Callable[[], None] = lambda: None
     fenced: int = 0
     spelt: Callable[[TableName], TableName | None] = lambda name: name
+    beside: Callable[[TableName], tuple[str, ...]] | None = None
     records: Recorder = field(default_factory=Recorder)
     snapshots: dict[tuple[str, ...], int] = field(default_factory=dict, init=False)
     listed: ListedTables = field(default_factory=ListedTables, init=False)
     kept: dict[tuple[str, ...], int] = field(default_factory=dict, init=False)
     _writers: dict[tuple[str, ...], TableWriter] = field(default_factory=dict, init=False)
-    _pool: ThreadPoolExecutor | None = field(default=None, init=False)
+    side_by_side: SideBySide = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.side_by_side = SideBySide(lambda: self.sink.threads)
 
     @property
     def include(self) -> TableFilter:
@@ -69,21 +71,12 @@ class TargetTables:
         return TableFilter(self.maker.settings.include)
 
     def identifier(self, name: TableName) -> tuple[str, ...]:
-        """Where an upstream table goes: a table that is known is spelt as it was when it was made."""
-        return self.route.identifier(self.spelt(name) or name)
-
-    def side_by_side(self, work: Callable[[_Item], _Result], items: Sequence[_Item]) -> list[_Result]:
-        """Do work on several items at a time; what it raises first comes once no other is under way."""
-        # One pool for all steps: a new thread is a new connection to the JVM, which costs as much as a commit.
-        self._pool = self._pool or ThreadPoolExecutor(self.sink.threads, thread_name_prefix="tables")
-        under_way = [self._pool.submit(work, item) for item in items]
-        try:
-            wait(under_way, return_when=FIRST_EXCEPTION)
-        finally:
-            for each in under_way:
-                each.cancel()
-            wait(under_way)
-        return [each.result() for each in under_way]
+        """Where a table goes: one that is known is spelt as it was when it was made. Changes go beside their table."""
+        owner = self.maker.rules.owner(name)
+        if owner is None:
+            return self.route.identifier(self.spelt(name) or name)
+        *namespace, table = (self.beside or self.identifier)(owner)
+        return (*namespace, f"{table}{SUFFIX}")
 
     @contextmanager
     def as_holder(self) -> Iterator[None]:
@@ -105,7 +98,8 @@ class TargetTables:
         self.listed.restore(checkpoint, self.identifier)
         self.snapshots = dict(checkpoint.cut.heads)
         ahead = {}
-        for name in names:
+        names = list(names)
+        for name in [*names, *filter(None, map(self.maker.rules.changes, names))]:
             try:
                 writer = self.writer(name)
             except TableMismatch as error:
@@ -119,7 +113,8 @@ class TargetTables:
             if (is_ahead := self._is_ahead(name, writer.known, checkpoint)) or not checkpoint.cut.at:
                 writer.table.meet(writer.head)
             if is_ahead:
-                ahead[name] = writer.known.resolved_ts
+                if self.maker.rules.owner(name) is None:
+                    ahead[name] = writer.known.resolved_ts
                 self.listed.pass_by(writer)
                 self.snapshots.pop(writer.table.identifier, None)
                 self.snapshots |= {} if writer.head is None else {writer.table.identifier: writer.head}

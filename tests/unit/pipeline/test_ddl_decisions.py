@@ -16,6 +16,7 @@ from applier.changefeed.filter import TableFilter
 from applier.changefeed.message import Position
 from applier.changefeed.position import FeedPosition
 from applier.changefeed.table import TableName, TableVersion
+from applier.changefeed.types import TypeRules
 from applier.ddl.actions import by_table
 from applier.ddl.parser import parse
 from applier.ddl.spelling import Spelling
@@ -257,6 +258,7 @@ def test_a_rename_into_a_name_that_is_another_tables_here_alone_takes_it(*, is_m
     for table in writers.values():
         table.known.extra, table.known.resolved_ts, table.table.setting.return_value = {}, 1, None
     targets.dropped.return_value = None
+    targets.maker.rules = TypeRules()
     with nullcontext() if is_misnamed else pytest.raises(SchemaChangeRefused, match="another table has that name"):
         TableDdl(targets, state).apply(change, ddl.actions[0])
 

@@ -1,0 +1,55 @@
+"""The table of changes that a table may have beside it: a row for each image of each change, and none goes again.
+
+It has the columns of its table, and those that say which change an image is of. At one commit ts a key has one row
+before and one row behind at the most, so that these, the key and the image name an image, also where it is sent again.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from applier.changefeed.table import Column, ColumnType, TableName, TableVersion, fold
+
+SUFFIX = "__changes"
+"""How the name of a table of changes ends, upstream's and that of the Iceberg table."""
+
+COMMIT_TS, COMMIT_TIME, OP, IMAGE = "_commit_ts", "_commit_time", "_op", "_image"
+
+_OWN = (
+    Column(COMMIT_TS, ColumnType("bigint"), nullable=False),
+    Column(COMMIT_TIME, ColumnType("instant")),
+    Column(OP, ColumnType("varchar")),
+    Column(IMAGE, ColumnType("varchar"), nullable=False),
+)
+"""The columns that it has beside those of its table."""
+
+COMPLETE_FROM = "applier-changes-from"
+"""Table property: the commit ts above which it has every change of its table; absent where it has had all of them."""
+
+
+def changes_of(name: TableName) -> TableName:
+    """The name of the table of changes."""
+    return TableName(name.database, name.table + SUFFIX)
+
+
+def owner_of(name: TableName) -> TableName | None:
+    """The table that one of this name would hold the changes of; None if none would."""
+    stem = name.table[: -len(SUFFIX)]
+    return TableName(name.database, stem) if stem and name.folded[1].endswith(SUFFIX) else None
+
+
+def changes_version(version: TableVersion) -> TableVersion:
+    """The columns of the table of changes of a table with a key."""
+    return replace(
+        version,
+        name=changes_of(version.name),
+        columns=(*version.columns, *_OWN),
+        indexes=(),
+        handle_key=(COMMIT_TS, *version.key, IMAGE),
+    )
+
+
+def taken(version: TableVersion) -> list[str]:
+    """Columns of a table that have the names of those of its changes."""
+    own = {column.name for column in _OWN}
+    return [column.name for column in version.columns if fold(column.name) in own]

@@ -1,0 +1,341 @@
+"""The table of changes beside a table: each change once, compared with the messages that were sent."""
+
+from __future__ import annotations
+
+import random
+import tomllib
+from collections import Counter
+from contextlib import suppress
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from applier.commands.follower import Follower
+from applier.commands.load.command import load
+from applier.config import settings
+from applier.errors import ConfigError
+from applier.runtime import failpoints
+from tests.few import few
+from tests.spark.feeds import read
+from tests.spark.test_paths import export
+from tests.spark.test_shapes_page import PAGE, table_of
+from tests.spark.world import START, Make, World
+
+pytestmark = pytest.mark.spark
+
+Cells = tuple[tuple[str, Any], ...]
+SECTION = PAGE.partition("\n## Every change")[2]
+ROWS = ("INSERT", "UPDATE", "DELETE")
+
+
+def keeping(make: Make, **more: Any) -> World:
+    """A changefeed that keeps the changes of all tables."""
+    world = make()
+    world.settings["tables"] = {"shop.*": {"history": "changes", **more}}
+    return world
+
+
+def changes(world: World, table: str = "a") -> Counter[Cells]:
+    """The rows of a table of changes, without what a row does not hold."""
+    rows = read(world.spark, (f"{world.name}__shop", f"{table}__changes")).to_pylist()
+    return Counter(_cells(row) for row in rows)
+
+
+def sent(world: World, table: str = "a", since: int = 0, *also: str) -> Counter[Cells]:
+    """What the messages of a table, and of its other names, say: each image of each change once."""
+    found = set()
+    for message in world.messages:
+        ts = message["_tidb"].get("commitTs", 0)
+        if message["table"] not in (table, *also) or message["type"] not in ROWS or ts <= since:
+            continue
+        own = {"_commit_ts": ts, "_commit_time": datetime.fromtimestamp((ts >> 18) / 1000, UTC)}
+        own["_op"] = message["type"].lower()
+        for number, row in enumerate(message["data"]):
+            images = {"before" if message["type"] == "DELETE" else "after": row}
+            if message["type"] == "UPDATE":
+                images["before"] = {**row, **message["old"][number]}
+            for image, values in images.items():
+                typed = {name: int(value) if name in ("id", "w") else value for name, value in values.items()}
+                found.add(_cells({**typed, **own, "_image": image}))
+    return Counter(found)
+
+
+def _cells(row: dict[str, Any]) -> Cells:
+    return tuple(sorted((name, value) for name, value in row.items() if value is not None))
+
+
+def test_each_change_is_a_row_once(make: Make) -> None:
+    """Ten updates of a key in one step, messages that are sent again, deletes, and several runs."""
+    world = keeping(make)
+    world.create("a")
+    world.put("a", 1, 2, 3)
+    for number in range(10):
+        world.put("a", 1, op="UPDATE", v=f"n{number}")
+    again = world.messages[-3:]
+    world.messages += again
+    world._topics += ["shop"] * 3
+    world.put("a", 2, op="DELETE")
+    world.resolve()
+    world.start()
+    assert changes(world) == sent(world)
+    assert sum(changes(world).values()) == 3 + 20 + 1
+
+    world.messages += again
+    world._topics += ["shop"] * 3
+    world.put("a", 2)
+    world.put("a", 2, 3, op="UPDATE", v="late")
+    world.resolve()
+    world.start()
+    assert changes(world) == sent(world)
+    assert world.keys("a") == {1, 2, 3}
+    assert begin_of(world) is None
+
+
+def test_columns_follow_and_rows_stay(make: Make) -> None:
+    """Columns that come, and a table that is renamed or emptied: its changes stay."""
+    world = keeping(make)
+    world.create("a")
+    world.put("a", 1, 2)
+    world.ddl("ALTER TABLE a ADD COLUMN w INT")
+    world.put("a", 3, w="7")
+    world.put("a", 1, op="UPDATE", w="8")
+    world.resolve()
+    world.start()
+    assert changes(world) == sent(world)
+    world.ddl("RENAME TABLE a TO b")
+    world.put("b", 4, w="9")
+    world.ddl("TRUNCATE TABLE b", "b")
+    world.put("b", 4, w="9")
+    world.resolve()
+    world.start()
+    assert changes(world, "b") == sent(world, "b", 0, "a")
+    assert world.keys("b") == {4}
+
+
+def test_a_parked_table_comes_back_with_its_changes(make: Make) -> None:
+    """The job that brings it back writes them beside the table that readers see."""
+    world = keeping(make)
+    world.create("a")
+    world.put("a", 1, 2)
+    world.resolve()
+    world.start()
+    world.obey(f"applier park -c {world.path} --tables shop.a --why test")
+    world.put("a", 1, op="UPDATE", v="x")
+    world.ddl("ALTER TABLE a ADD COLUMN w INT")
+    world.put("a", 5, w="3")
+    world.resolve()
+    world.start()
+    world.obey(f"applier resume -c {world.path} --tables shop.a")
+    world.start()
+    assert world.table("a").state == "in step"
+    assert changes(world) == sent(world)
+    world.put("a", 1, op="DELETE", w="3")
+    world.resolve()
+    world.start()
+    assert changes(world) == sent(world)
+
+
+def test_a_living_table_says_where_its_changes_begin(make: Make) -> None:
+    """Those of before are lacking, and a property of the table of changes says up to where."""
+    world = make()
+    world.create("a")
+    last = world.put("a", 1, 2)
+    since = world.resolve()
+    world.start()
+    world.settings["tables"] = {"shop.*": {"history": "changes"}}
+    world.put("a", 1, op="UPDATE", v="x")
+    world.resolve()
+    world.start()
+    assert changes(world) == sent(world, "a", last)
+    assert last <= (begin_of(world) or 0) <= since
+    shown = f"lake.{world.name}__shop.a__changes".removeprefix("lake.")
+    note = f"Table {shown} has the changes above commit ts {begin_of(world)}, and may lack earlier ones."
+    assert note in [each.because for each in world.status().notes]
+
+
+@pytest.mark.parametrize(
+    "point", ["table-ensured", "commit-sent", "commit-done", "changes-evolved", "ddl-applied", "changes-renamed"]
+)
+@pytest.mark.parametrize("turn", [1, 2])
+def test_a_process_that_dies_leaves_each_change_once(
+    make: Make, monkeypatch: pytest.MonkeyPatch, point: str, turn: int
+) -> None:
+    """Between the commits of the changes and of the table, and among those of DDL."""
+    world = keeping(make)
+    world.create("a")
+    world.put("a", 1, 2)
+    world.put("a", 1, op="UPDATE", v="x")
+    world.ddl("ALTER TABLE a ADD COLUMN w INT")
+    world.put("a", 3, w="7")
+    world.ddl("RENAME TABLE a TO b")
+    world.put("b", 1, op="UPDATE", v="y", w="1")
+    world.resolve()
+    reach, left = failpoints.reach, [turn]
+
+    def dies(reached: str) -> None:
+        if reached == point and left:
+            left[0] -= 1
+            if not left[0]:
+                left.pop()
+                raise SystemExit(9)
+        reach(reached)
+
+    monkeypatch.setattr(failpoints, "reach", dies)
+    with suppress(SystemExit), world.applier() as pipeline:
+        Follower(pipeline).turn()
+    assert not left or point.startswith("changes-")
+    world.put("b", 2, op="DELETE", w="2")
+    world.resolve()
+    world.start()
+    assert changes(world, "b") == sent(world, "b", 0, "a")
+    assert (world.table("b").state, world.keys("b")) == ("in step", {1, 3})
+
+
+def test_a_parked_table_is_renamed_with_its_changes(make: Make) -> None:
+    """Its former name is another table's, with changes of its own, before it comes back."""
+    world = keeping(make)
+    world.create("a")
+    world.put("a", 1, 2)
+    world.resolve()
+    world.start()
+    world.obey(f"applier park -c {world.path} --tables shop.a --why test")
+    world.put("a", 1, op="UPDATE", v="x")
+    world.ddl("RENAME TABLE a TO b")
+    world.put("b", 3)
+    world.resolve()
+    world.start()
+    begin = world.create("a")
+    world.put("a", 9)
+    world.resolve()
+    world.start()
+    world.obey(f"applier resume -c {world.path} --tables shop.b")
+    world.start()
+    assert (world.table("a").state, world.table("b").state) == ("in step", "in step")
+    assert changes(world) == sent(world, "a", begin)
+    assert changes(world, "b") == sent(world, "b", 0, "a") - sent(world, "a", begin)
+
+
+@pytest.mark.parametrize(
+    ("sql", "why"),
+    [
+        ("CREATE TABLE a (id BIGINT, v VARCHAR(9))", "The changes of table shop.a cannot be kept: it has no key"),
+        (
+            "CREATE TABLE a (id BIGINT PRIMARY KEY, _image INT)",
+            "The changes of table shop.a cannot be kept: its column _image has the name of one of theirs",
+        ),
+        (
+            "CREATE TABLE a__changes (id BIGINT PRIMARY KEY, v VARCHAR(9))",
+            "Upstream table shop.a__changes has the name of the table of changes of shop.a",
+        ),
+    ],
+)
+def test_what_cannot_be_kept_parks_its_table(make: Make, sql: str, why: str) -> None:
+    """With a way out; other tables go on."""
+    world = keeping(make)
+    name = sql.split()[2]
+    world.create("other")
+    world.put("other", 1)
+    world.ddl(sql, name)
+    world.resolve()
+    world.start()
+    shown = world.table(name)
+    assert shown.state == "parked"
+    assert why in str(shown.because)
+    assert "history" in str(shown.way_out)
+    assert changes(world, "other") == sent(world, "other")
+
+
+def test_a_load_leaves_a_gap_that_is_shown(make: Make, tmp_path: Path) -> None:
+    """The changes that the export holds are not among those of the table, which says from where on it has all."""
+    world = keeping(make)
+    world.create("a")
+    world.put("a", 1, 2)
+    world.resolve()
+    world.start()
+    world.obey(f"applier park -c {world.path} --tables shop.a --why test")
+    world.put("a", 2, op="DELETE")
+    lost = world.put("a", 1, op="UPDATE", v="one")
+    tso = world.resolve()
+    load(world.config, export(tmp_path / "export", tso), (), lambda _: None)
+    world.put("a", 7)
+    world.put("a", 1, op="UPDATE", v="two")
+    world.resolve()
+    world.start()
+    assert world.table("a").state == "in step"
+    had = sent(world) - sent(world, "a", START + 3)
+    assert changes(world) == had + sent(world, "a", lost)
+    assert begin_of(world) == tso
+
+
+def begin_of(world: World, table: str = "a") -> int | None:
+    """Above which commit ts a table of changes has all; None where it has had all of them."""
+    shown = world.spark.sql(f"SHOW TBLPROPERTIES lake.{world.name}__shop.{table}__changes").collect()
+    begin = {row.key: row.value for row in shown}.get("applier-changes-from")
+    return None if begin is None else int(begin)
+
+
+def test_the_page_shows_the_changes_of_its_example(make: Make) -> None:
+    """By the statements at its top."""
+    world = make()
+    world.settings["tables"] = tomllib.loads(SECTION.split("```")[1]).get("tables", {})
+    world.ddl("CREATE TABLE shop.orders (id BIGINT PRIMARY KEY, v VARCHAR(9))", "orders")
+    for key in (1, 2):
+        world.put("orders", key, v="new")
+    world.send(
+        {
+            **{key: world.messages[-1][key] for key in ("table", "pkNames", "mysqlType", "sqlType")},
+            "type": "UPDATE",
+            "data": [{"id": "2", "v": "paid"}],
+            "old": [{"v": "new"}],
+        }
+    )
+    world.resolve()
+    world.start()
+    rows = read(world.spark, (f"{world.name}__shop", "orders__changes"))
+    ordered = sorted(rows.to_pylist(), key=lambda row: (row["_commit_ts"], row["_image"] == "after"))
+    shown = [list(map(str, row.values())) for row in ordered]
+    assert [rows.column_names, *shown] == table_of(SECTION)
+
+
+@pytest.mark.parametrize("seed", few(range(4)))
+def test_the_view_of_the_page_shows_the_rows_as_of_any_time(make: Make, seed: int) -> None:
+    """Against a dictionary that takes the same changes."""
+    world, chance = keeping(make), random.Random(seed)
+    world.create("orders")
+    rows: dict[int, str] = {}
+    states = {world.ts: dict(rows)}
+    for number in range(60):
+        key = chance.randrange(6)
+        kind = chance.choice(["UPDATE", "DELETE"]) if key in rows else "INSERT"
+        world.put("orders", key, op=kind, v=f"n{number}")
+        if kind == "DELETE":
+            del rows[key]
+        else:
+            rows[key] = f"n{number}"
+        states[world.ts] = dict(rows)
+        if number % 25 == 24:
+            world.resolve()
+            world.start()
+    world.resolve()
+    world.start()
+    query = SECTION.partition("```sql\n")[2].partition("```")[0].partition(" AS\n")[2]
+    world.spark.sql(query.replace("shop.", f"lake.{world.name}__shop.")).createOrReplaceTempView("versions")
+    found = world.spark.table("versions").toArrow().to_pylist()
+    for ts, wanted in states.items():
+        here = [row for row in found if row["valid_from"] <= ts and (row["valid_to"] is None or row["valid_to"] > ts)]
+        assert sorted((row["id"], row["v"]) for row in here) == sorted(wanted.items())
+
+
+def test_offset_order_is_refused() -> None:
+    """Before anything is written, with the key."""
+    raw = {
+        "changefeed": {"name": "a", "protocol": "canal-json", "order": "offset"},
+        "source": {"archive": "x"},
+        "catalog": {"name": "lake", "type": "hadoop", "warehouse": "x"},
+        "tables": {"route": "{database}.{table}", "shop.*": {"history": "changes"}},
+    }
+    with pytest.raises(ConfigError) as refused:
+        settings.parse(raw)
+    assert 'tables.shop.*.history: needs changefeed.order = "resolved": without watermarks' in str(refused.value)
