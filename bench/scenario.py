@@ -14,6 +14,7 @@ _SHAPES: Mapping[str, Mapping[str, Any]] = {
     "metadata columns": {"metadata": ["_commit_ts", "_commit_time", "_op", "_source_table"]},
     "row ids": {"row_ids": "keep"},
     "changes": {"history": "changes"},
+    "images": {"history": "images"},
 }
 
 PROTOCOLS = ("simple-json", "simple-avro", "canal-json", "open", "avro", "debezium")

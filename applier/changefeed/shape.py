@@ -36,7 +36,8 @@ class Shape:
         masks: How columns are masked.
         mask_key: What shows that the key of `hash` is another one; "" without such a mask.
         secret: That key.
-        history: A table of changes is kept beside it.
+        history: Whether a table of changes is kept beside it.
+        keeps_old: Whether that has the old row of each update as well.
     """
 
     pattern: str = field(default="", compare=False)
@@ -51,6 +52,7 @@ class Shape:
     mask_key: str = ""
     secret: bytes = field(default=b"", compare=False, repr=False)
     history: bool = field(default=False, compare=False)
+    keeps_old: bool = field(default=False, compare=False)
 
     @property
     def filter(self) -> RowFilter | None:

@@ -181,9 +181,10 @@ class LayoutSection(Section):
     """Type of tinyint(1) in these tables, in the place of `tables.tinyint1`."""
     zero_dates: Literal["null", "stop", "string"] | None = None
     """What zero and partial dates become in these tables, in the place of `tables.zero_dates`."""
-    history: Literal["changes"] | None = None
-    """Keep every change of these tables in an append-only table beside each, `TABLE__changes` (docs/shapes.md). It is
-    for tables with a key, in resolved order. Default: none is kept."""
+    history: Literal["changes", "images"] | None = None
+    """Keep every change of these tables in an append-only table beside each, `TABLE__changes` (docs/shapes.md): the row
+    behind each change, and the row that a delete removes; with `images`, the old row of each update as well. It is for
+    tables with a key, in resolved order. Default: none is kept."""
 
     @model_validator(mode="after")
     def _check(self) -> LayoutSection:
@@ -252,4 +253,5 @@ class LayoutSection(Section):
             mask_key=fingerprint_of(secret) if secret else "",
             secret=secret,
             history=self.history is not None,
+            keeps_old=self.history == "images",
         )

@@ -26,9 +26,13 @@ _IMAGES = pa.array(["before", "after"])
 
 @dataclass(slots=True)
 class ChangesGroup:
-    """Images of the changes of one table version with a key, each of which is a row."""
+    """Images of the changes of one table version with a key, each of which is a row.
+
+    Where it `keeps_old`, the old row of each update is one; else only where the update takes it from its key.
+    """
 
     version: TableVersion
+    keeps_old: bool
     _rows: list[tuple[Any, ...]] = field(default_factory=list)
     _images: list[Image] = field(default_factory=list)
 
@@ -40,7 +44,9 @@ class ChangesGroup:
         after = change.after
         if change.before is not None and change.op is not Op.INSERT:
             # What the old image leaves out, the change has not touched.
-            self._put(change, position, {**(after or {}), **change.before}, present=False)
+            old = {**(after or {}), **change.before}
+            if self.keeps_old or after is None or any(old[name] != after[name] for name in self.version.key):
+                self._put(change, position, old, present=False)
         if after is not None:
             self._put(change, position, after, present=True)
 

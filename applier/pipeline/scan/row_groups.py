@@ -260,7 +260,8 @@ class RowGroups:
                     kind = partial(group, by_place=self._by_place, keeps_deleted=keeps)
                     found = self._begun(self._rows, group_of, kind, int(stamps[due].min()), place, len(chosen))
                 if found is not None:
-                    kept = self._kept(group_of, found.version, ChangesGroup)
+                    keeping = partial(ChangesGroup, keeps_old=self.rules.shape_of(name).keeps_old)
+                    kept = self._kept(group_of, found.version, keeping)
                     self._add(found, kept, chosen, place)
                     if kept is not None and len(kept) >= _CHANGES:
                         self._finish_changes(group_of, self._changes.pop(group_of))
@@ -282,7 +283,7 @@ class RowGroups:
                 if offset in bad:
                     fates[Fate.SET_ASIDE, row.name] += 1
                     continue
-                if row.is_reduced and not rows.version.key:
+                if row.is_reduced and (kept is not None or not rows.version.key):
                     raise handle_key_only(str(row.name))
                 if self.try_all:
                     one = group(rows.version)
@@ -389,8 +390,9 @@ class RowGroups:
     def is_whole(self, block: ColumnBlock) -> bool:
         """Whether a block holds all that its table keeps of its rows: blocks have no old images."""
         shape = self.rules.shape_of(block.name)
-        lacks_old = shape.history and block.op in (Op.UPDATE, Op.DELETE)
-        return not lacks_old and not (shape.is_soft and block.op is Op.DELETE)
+        if block.op is Op.DELETE:
+            return not shape.history and not shape.is_soft
+        return block.op is not Op.UPDATE or not shape.keeps_old
 
     def _typing(self, version: TableVersion) -> Typing:
         return Typing(version, self.wire, self.rules)
