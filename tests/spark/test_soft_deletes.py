@@ -8,7 +8,7 @@ import pytest
 
 from applier.commands.plan.command import plan
 from applier.errors import ConfigError
-from tests.spark.feeds import read
+from tests.spark.feeds import read, sql_name
 from tests.spark.world import KINDS, Make, World
 
 pytestmark = pytest.mark.spark
@@ -173,3 +173,25 @@ def test_an_update_of_a_deleted_row_shows_that_a_change_was_lost(make: Make) -> 
     line = world.table("a")
     assert line.state == "parked"
     assert "does not hold 1 row" in str(line.because)
+
+
+def test_rows_that_are_applied_again_are_deleted_or_alive_as_they_were(make: Make) -> None:
+    """By a backfill, which mends deleted rows as well, and as a table that was parked comes back."""
+    world = make()
+    ask(world)
+    world.ddl(CREATE)
+    for key in (1, 2, 3):
+        change(world, key, w=key)
+    change(world, 1, "DELETE", w=1)
+    apply(world)
+    world.obey(f"applier park -c {world.path} --tables shop.a --why test")
+    change(world, 2, "DELETE", w=2)
+    change(world, 1, w=7)
+    world.resolve()
+    world.obey(f"applier resume -c {world.path} --tables shop.a")
+    world.start()
+    assert world.table("a").state == "in step"
+    assert shown(world) == {1: (7, True), 2: (2, False), 3: (3, True)}
+    world.spark.sql(f"UPDATE {sql_name((f'{world.name}__shop', 'a'))} SET w = 9 WHERE id > 1")
+    world.obey(f"applier backfill -c {world.path} --from beginning --repair --take-over")
+    assert shown(world) == {1: (7, True), 2: (2, False), 3: (3, True)}
