@@ -52,7 +52,8 @@ class LifeOthers:
         if not (there := sorted(self._tables(), key=lambda item: item[0])):
             return
         name, identifier, table = self.random.choice(there)
-        who = self.random.choice(sorted(OTHER_WRITERS))
+        # A table of which another writer takes the column that marks deleted rows is parked until it is loaded again.
+        who = self.random.choice(sorted(OTHER_WRITERS.keys() - ({"takes a name"} if self.shape.is_keyed else set())))
         self.story.append(f"another writer {who}: {name.database}.{name.table}")
         if who == "rolls back":
             self.rolled.add(name)

@@ -10,7 +10,7 @@ import pyarrow as pa
 from applier.changefeed.shape import SHAPE
 from applier.changefeed.table import Column, TableName, TableVersion
 from applier.changefeed.types import TypeRules, check_key, column_arrow_type
-from applier.config.table_layout import DELETED_AT, TableLayout
+from applier.config.table_layout import TableLayout
 from applier.config.tables import TablesSection
 from applier.errors import RESHAPED, SchemaChangeRefused, TableMismatch
 from applier.pipeline.scan.window_scan import Doubted
@@ -106,7 +106,7 @@ class TableMaker:
         shape, record = self.rules.shape_of(version.name), writer.table.file_layout.properties.get(SHAPE, "")
         try:
             refuse_misshapen(version, self.rules)
-            if record == shape.record and not (shape.is_soft and DELETED_AT not in writer.table.schema.names):
+            if record == shape.record and not (shape.is_soft and writer.table.schema.deleted_at is None):
                 return None
             if is_brought and shape.is_reached_from(record):
                 change_to(writer.table, self.settings.layout_of(version.name) or TableLayout())
