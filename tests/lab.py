@@ -33,7 +33,7 @@ from applier.sink.iceberg.catalog import Catalog
 from applier.watch.report import StatusReport
 from tests.in_memory import InMemory
 from tests.ticdc import Record
-from tests.upstream import Database, Ddl, Name, Row
+from tests.upstream import Database, Ddl, Name, Row, Schema
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -47,7 +47,8 @@ _HOSTS = count(1)
 OTHERS = "zz_"
 """How the names of columns begin that other writers add."""
 
-_METADATA = ("_commit_ts", "_commit_time", "_op", "_source_table")
+_DELETED = "_deleted_at"
+_METADATA = ("_commit_ts", "_commit_time", "_op", "_source_table", _DELETED)
 """Columns that applier may add to a table."""
 
 
@@ -111,6 +112,7 @@ class Lab:
         stays: All its appliers are on one machine, so that what one began, the next one goes on with.
         requests: What commands ask for, each once the checkpoint has come to a commit ts.
         has_others: Other writers expire snapshots, and add columns whose names begin with `OTHERS`.
+        shaped: What the rows of an upstream table are here.
     """
 
     spark: SparkSession
@@ -124,6 +126,7 @@ class Lab:
     stays: bool = False
     requests: Sequence[tuple[int, TableRequest]] = ()
     has_others: bool = False
+    shaped: Callable[[Schema, Iterable[Row]], Iterable[Row]] = field(default=lambda _, rows: rows)
     _answered: set[str] = field(default_factory=set)
     catalog: Catalog = field(init=False)
     _host: str = ""
@@ -231,7 +234,7 @@ class Lab:
                 there = here[name].snapshot_as_of_timestamp(at)
                 shown.append(there.snapshot_id if there else None)
             for number in dict.fromkeys(shown):
-                found += self._differing(name, here[name], number, wanted[name][1])
+                found += self._differing(name, here[name], number, self.shaped(*wanted[name]))
         return [f"{line} at {resolved_ts}" for line in found]
 
     def is_between(self, pipeline: Pipeline, resolved_ts: int) -> bool:
@@ -276,8 +279,10 @@ class Lab:
 
 
 def own_rows(table: Table, snapshot_id: int | None = None) -> list[Row]:
-    """The rows of a table, at a snapshot or now, in the columns of upstream."""
+    """The living rows of a table, at a snapshot or now, in the columns of upstream."""
     found = table.scan(snapshot_id=snapshot_id).to_arrow()
+    if _DELETED in found.column_names:
+        found = found.filter(found[_DELETED].is_null())
     own = [name for name in found.column_names if not name.startswith((OTHERS, *_METADATA))]
     rows: list[Row] = found.select(own).to_pylist()
     return rows

@@ -11,6 +11,7 @@ from applier.sink.iceberg.catalog import Identifier
 from applier.sink.iceberg.table import Table
 from tests.lab import Lab
 from tests.other_writers import OTHER_WRITERS, undo_roll_back
+from tests.properties.life_shapes import LifeShape
 from tests.upstream import Name
 
 _LAYOUTS: tuple[Mapping[str, Any], ...] = (
@@ -33,6 +34,7 @@ class LifeOthers:
         lab: The changefeed.
         random: The draw.
         story: What happens is added to it.
+        shape: The shape of all tables.
 
     Attributes:
         rolled: Names of tables that were rolled back at the last act, until it is undone.
@@ -41,6 +43,7 @@ class LifeOthers:
     lab: Lab
     random: random.Random
     story: list[str]
+    shape: LifeShape = field(default_factory=LifeShape)
     rolled: set[Name] = field(default_factory=set)
     _places: set[str] = field(default_factory=set)
 
@@ -49,7 +52,8 @@ class LifeOthers:
         if not (there := sorted(self._tables(), key=lambda item: item[0])):
             return
         name, identifier, table = self.random.choice(there)
-        who = self.random.choice(sorted(OTHER_WRITERS))
+        # A table of which another writer takes the column that marks deleted rows is parked until it is loaded again.
+        who = self.random.choice(sorted(OTHER_WRITERS.keys() - ({"takes a name"} if self.shape.is_keyed else set())))
         self.story.append(f"another writer {who}: {name.database}.{name.table}")
         if who == "rolls back":
             self.rolled.add(name)
@@ -72,7 +76,10 @@ class LifeOthers:
         version = self.random.choice([2, 3])
         if version == 3 and self.random.random() < 0.5:
             layouts = {pattern: {**layout, "row_ids": "keep"} for pattern, layout in layouts.items()}
-        return {"format_version": version, **layouts}
+        if self.shape.keys:
+            layouts.setdefault("*.*", {})
+            layouts = {name: {**layout, **self.shape.keys} for name, layout in layouts.items()}
+        return {"format_version": version, **self.shape.more, **layouts}
 
     def _tables(self) -> list[tuple[Name, Identifier, Table]]:
         found = []

@@ -36,6 +36,7 @@ from tests.properties.elements import Elements
 from tests.properties.histories import History
 from tests.properties.life_loads import Loads, OpenLoad, reached
 from tests.properties.life_others import LifeOthers
+from tests.properties.life_shapes import LifeShape
 from tests.properties.lives import Life, Lives
 from tests.ticdc import Changefeed, Habits
 from tests.upstream import Ddl, Name
@@ -72,7 +73,9 @@ latter cases also have tables that are renamed over the border."""
 
 
 class _Past(History):
-    """A history with statements that no parser knows."""
+    """A history with statements that no parser knows, and without those that its shape refuses."""
+
+    shape: LifeShape = LifeShape()
 
     def _ddl(self) -> None:
         names = sorted(self.database.tables)
@@ -81,9 +84,24 @@ class _Past(History):
         else:
             super()._ddl()
 
+    def _rename_column(self, name: Name) -> None:
+        if "_rename_column" not in self.shape.refused_ddl:
+            super()._rename_column(name)
 
-def _feed(chance: random.Random, elements: Elements, size: int) -> Changefeed:
+    def _modify_column(self, name: Name) -> None:
+        if "_modify_column" not in self.shape.refused_ddl:
+            super()._modify_column(name)
+
+    def _of_partition(self, name: Name) -> None:
+        if "_of_partition" not in self.shape.refused_ddl:
+            super()._of_partition(name)
+
+
+def _feed(chance: random.Random, elements: Elements, size: int, shape: LifeShape) -> Changefeed:
     history = _Past(chance, chance.choice([0.2, 0.35]), elements=elements)
+    history.shape = shape
+    if shape.is_keyed:
+        history.keyless = 0
     history.begin(chance.randint(2, 3))
     history.go_on(size)
     habits = Habits(
@@ -155,13 +173,14 @@ class TableLife:
             letters=chance.random() < 0.3, renames=renames, topics=renames and chance.random() < 0.5, include=True
         )
         self._renames = elements.renames
-        feed = _feed(chance, elements, self.size)
-        self.story.append(str(elements))
+        shape = LifeShape.drawn(self.seed)
+        feed = _feed(chance, elements, self.size, shape)
+        self.story += [str(elements), str(shape)]
         name = f"life_{self.seed}"
         self._lab = Lab(self.spark, name, feed.database, feed.records, chance.choice([20, 60, 1000]))
         self._faults = random.Random(f"faults of {self.seed}")
-        self._lab.has_others = True
-        self._others = LifeOthers(self._lab, random.Random(f"others of {self.seed}"), self.story)
+        self._lab.has_others, self._lab.shaped = True, shape.rows
+        self._others = LifeOthers(self._lab, random.Random(f"others of {self.seed}"), self.story, shape)
         self._lives = Lives(feed.database)
         self._loads = Loads(self._lives, random.Random(f"loads of {self.seed}"), self.folder)
 
@@ -295,8 +314,8 @@ class TableLife:
         tables = self._lab.tables()
         for name in map(str, load.names):
             own = Name(*name.split("."))
-            wanted = self._lab.database.at(load.export.tso)[own][1]
-            assert bag(tables[own].scan().to_arrow().to_pylist()) == bag(wanted), f"{name} is not as in the export"
+            wanted = self._lab.shaped(*self._lab.database.at(load.export.tso)[own])
+            assert bag(own_rows(tables[own])) == bag(wanted), f"{name} is not as in the export"
 
     def _carry_out(self, requests: Requests, kind: Kind, load: OpenLoad) -> None:
         request = TableRequest(f"request {next(self._numbers)}", kind, exactly(load.names), "", "the model")
@@ -528,7 +547,7 @@ class TableLife:
         found = [f"{name} is there" for name in sorted(here.keys() - wanted.keys())]
         found += [f"{name} is missing" for name in sorted(wanted.keys() - here.keys())]
         for name in sorted(wanted.keys() & here.keys()):
-            if bag(own_rows(here[name])) != bag(wanted[name][1]):
+            if bag(own_rows(here[name])) != bag(self._lab.shaped(*wanted[name])):
                 found.append(f"{name} is not as in the database at the end")
         return [*found, *(self._states(pipeline) if found else [])]
 
@@ -669,7 +688,7 @@ class TableLife:
         rows = bag(own_rows(table))
         for ts in (known.since, known.since - 1):
             name = next((name for name, other in self._lives.at(ts).items() if other == life), None)
-            if name is None or rows == bag(self._lab.database.at(ts)[name][1]):
+            if name is None or rows == bag(self._lab.shaped(*self._lab.database.at(ts)[name])):
                 return True
         return False
 

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import hashlib
+import hmac
 import json
 from pathlib import Path
 
 import pytest
 
 from tests.secret_watch import SecretWatch
-from tests.spark.feeds import read
+from tests.spark.feeds import read, sql_name
 from tests.spark.world import Make, World
 
 pytestmark = pytest.mark.spark
@@ -146,3 +148,28 @@ def test_a_cast_that_is_taken_away_parks_the_table(make: Make) -> None:
     assert world.table("a").state == "in step"
     rows = read(world.spark, (f"{world.name}__shop", "a")).to_pylist()
     assert {row["id"]: row["w"] for row in rows} == {1: True, 2: False}
+
+
+def test_rows_that_are_applied_again_are_masked_and_cast_alike(make: Make) -> None:
+    """By a backfill, and as a table that was parked comes back."""
+    world = make()
+    shape = {"types": {"int": "string"}, "columns": {"mask": {"v": "hash"}}}
+    world.settings["tables"] = {"mask_key": KEY, "shop.a": shape}
+    world.ddl("CREATE TABLE a (id BIGINT PRIMARY KEY, v VARCHAR(99), w INT)")
+    world.send_row("a", {"id": "1", "v": SECRET, "w": "1"})
+    world.resolve()
+    world.start()
+    world.obey(f"applier park -c {world.path} --tables shop.a --why test")
+    world.send_row("a", {"id": "2", "v": SECRET, "w": "2"})
+    world.resolve()
+    world.obey(f"applier resume -c {world.path} --tables shop.a")
+    world.start()
+    assert world.table("a").state == "in step"
+    hidden = hmac.new(KEY.encode(), SECRET.encode(), hashlib.sha256).hexdigest()
+    wanted = [{"id": 1, "v": hidden, "w": "1"}, {"id": 2, "v": hidden, "w": "2"}]
+    place = (f"{world.name}__shop", "a")
+    assert sorted(read(world.spark, place).to_pylist(), key=lambda row: row["id"]) == wanted
+    world.spark.sql(f"UPDATE {sql_name(place)} SET v = 'wrong', w = '9' WHERE id = 1")
+    printed = world.obey(f"applier backfill -c {world.path} --from beginning --repair --take-over")
+    assert SECRET not in printed
+    assert sorted(read(world.spark, place).to_pylist(), key=lambda row: row["id"]) == wanted

@@ -6,7 +6,7 @@ import pytest
 
 from applier.commands.plan.command import plan
 from applier.pipeline.tables import layouts
-from tests.spark.feeds import read
+from tests.spark.feeds import read, sql_name
 from tests.spark.world import Make, World
 
 pytestmark = pytest.mark.spark
@@ -132,3 +132,29 @@ def test_a_reload_that_would_park_a_table_is_refused(make: Make) -> None:
         assert layouts.misshapen(pipeline.state, pipeline.targets, former, same.type_rules) == []
     (sentence,) = shown
     assert "holds rows of another shape than its pattern under [tables] gives them now. Set the keys" in sentence
+
+
+def test_rows_that_are_applied_again_are_those_of_the_filter(make: Make) -> None:
+    """By a backfill, which takes out what the filter does not admit, and as a table that was parked comes back."""
+    world = make()
+    ask(world, "w > 1")
+    world.ddl(CREATE)
+    for key in (1, 2, 3, 4):
+        world.put("a", key, w=str(key))
+    world.resolve()
+    world.start()
+    assert world.keys("a") == {2, 3, 4}
+    world.obey(f"applier park -c {world.path} --tables shop.a --why test")
+    world.put("a", 1, op="UPDATE", w="5")
+    world.put("a", 2, op="UPDATE", w="0")
+    world.put("a", 3, op="DELETE", w="3")
+    world.resolve()
+    world.obey(f"applier resume -c {world.path} --tables shop.a")
+    world.start()
+    assert world.table("a").state == "in step"
+    assert world.keys("a") == {1, 4}
+    own = sql_name((f"{world.name}__shop", "a"))
+    world.spark.sql(f"DELETE FROM {own} WHERE id = 1")
+    world.spark.sql(f"INSERT INTO {own} (id, v, w) VALUES (2, 'x', 0)")
+    world.obey(f"applier backfill -c {world.path} --from beginning --repair --take-over")
+    assert world.keys("a") == {1, 4}

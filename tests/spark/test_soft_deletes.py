@@ -8,7 +8,7 @@ import pytest
 
 from applier.commands.plan.command import plan
 from applier.errors import ConfigError
-from tests.spark.feeds import read
+from tests.spark.feeds import read, sql_name
 from tests.spark.world import KINDS, Make, World
 
 pytestmark = pytest.mark.spark
@@ -187,3 +187,46 @@ def test_many_deletes_of_a_step_are_read_one_by_one(make: Make) -> None:
         change(world, key, "DELETE", w=key + 1)
     apply(world)
     assert shown(world) == {**{key: (key + 1, False) for key in range(399)}, 399: (399, True)}
+
+
+def test_rows_that_are_applied_again_are_deleted_or_alive_as_they_were(make: Make) -> None:
+    """By a backfill, which mends deleted rows as well, and as a table that was parked comes back."""
+    world = make()
+    ask(world)
+    world.ddl(CREATE)
+    for key in (1, 2, 3):
+        change(world, key, w=key)
+    change(world, 1, "DELETE", w=1)
+    apply(world)
+    world.obey(f"applier park -c {world.path} --tables shop.a --why test")
+    change(world, 2, "DELETE", w=2)
+    change(world, 1, w=7)
+    world.resolve()
+    world.obey(f"applier resume -c {world.path} --tables shop.a")
+    world.start()
+    assert world.table("a").state == "in step"
+    assert shown(world) == {1: (7, True), 2: (2, False), 3: (3, True)}
+    world.spark.sql(f"UPDATE {sql_name((f'{world.name}__shop', 'a'))} SET w = 9 WHERE id > 1")
+    world.obey(f"applier backfill -c {world.path} --from beginning --repair --take-over")
+    assert shown(world) == {1: (7, True), 2: (2, False), 3: (3, True)}
+
+
+def test_a_table_whose_mark_of_deleted_rows_another_writer_takes_is_parked(make: Make) -> None:
+    """Rows that are deleted would look alive."""
+    world = make()
+    ask(world)
+    world.ddl(CREATE)
+    for key in (1, 2):
+        change(world, key, w=key)
+    change(world, 1, "DELETE", w=1)
+    apply(world)
+    own = sql_name((f"{world.name}__shop", "a"))
+    world.spark.sql(f"ALTER TABLE {own} DROP COLUMN _deleted_at")
+    world.spark.sql(f"ALTER TABLE {own} ADD COLUMN _deleted_at STRING")
+    change(world, 2, "DELETE", w=2)
+    apply(world)
+    line = world.table("a")
+    assert line.state == "parked"
+    assert "holds rows of another shape than its pattern under [tables] gives them now" in str(line.because)
+    assert "applier load" in str(line.way_out)
+    assert {row["id"] for row in read(world.spark, (f"{world.name}__shop", "a")).to_pylist()} == {1, 2}

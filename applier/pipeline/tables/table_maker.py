@@ -11,7 +11,7 @@ from applier.changefeed.history import COMMIT_TIME, IMAGE, taken
 from applier.changefeed.shape import SHAPE
 from applier.changefeed.table import Column, TableName, TableVersion
 from applier.changefeed.types import TypeRules, check_key, column_arrow_type
-from applier.config.table_layout import DELETED_AT, PartitionField, TableLayout
+from applier.config.table_layout import PartitionField, TableLayout
 from applier.config.tables import TablesSection
 from applier.errors import RESHAPED, SchemaChangeRefused, TableMismatch
 from applier.pipeline.scan.window_scan import Doubted
@@ -136,7 +136,7 @@ class TableMaker:
             return unfit
         try:
             refuse_misshapen(version, self.rules)
-            if record == shape.record and not (shape.is_soft and DELETED_AT not in writer.table.schema.names):
+            if record == shape.record and not (shape.is_soft and writer.table.schema.deleted_at is None):
                 return None
             if is_brought and shape.is_reached_from(record):
                 change_to(writer.table, self.settings.layout_of(version.name) or TableLayout())

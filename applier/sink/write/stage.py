@@ -13,6 +13,7 @@ import pyarrow.compute as pc
 from pyroaring import BitMap64
 
 from applier.changefeed.change_batch import ChangeBatch, Changes, KeylessBatch
+from applier.errors import TableMismatch
 from applier.sink.format.file_layout import FileLayout
 from applier.sink.format.storage import Storage
 from applier.sink.format.types import Chunks, Field
@@ -106,6 +107,10 @@ class Stage:
         layout, index, storage = self.layout, self.index, self.storage
         name, schema, key = layout.table, layout.schema, index.columns
         check_columns(name, batch.upserts.schema, schema)
+        if batch.is_soft and schema.deleted_at is None:
+            # Another writer dropped it: rows that are deleted would look alive.
+            what = f"Table {name} keeps deleted rows, and has no column _deleted_at of applier any more."
+            raise TableMismatch(what, "Load the table again, with `applier load -c FILE --from DIR --tables TABLE`.")
         if self.exact and not batch.is_soft and self.new_keys is not None and self.new_keys.is_there(index, batch):
             return StagedBatch(None, {}, 0, holds_new=True)
         keys = self._sought_keys(batch)

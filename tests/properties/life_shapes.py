@@ -1,0 +1,94 @@
+"""Shapes that all tables of a life have, and what upstream's rows are in them by plain Python."""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import random
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from tests.upstream import Cell, Row, Schema
+
+COLUMN = "c"
+"""The column that shapes hide. No DDL of a shaped life renames or converts it, which would park its table."""
+
+_KEY = "a key of sixteen letters"
+
+_CASTS = {"decimal": "string", "bigint": "string"}
+
+
+@dataclass(frozen=True, slots=True)
+class LifeShape:
+    """One shape.
+
+    Attributes:
+        keys: What each pattern under [tables] says of it.
+        refused_ddl: Methods of a history whose DDL would park a table of this shape.
+        is_keyed: Each table has a key.
+        more: Other keys of [tables].
+    """
+
+    keys: Mapping[str, Any] = field(default_factory=dict)
+    refused_ddl: frozenset[str] = frozenset()
+    is_keyed: bool = False
+    more: Mapping[str, Any] = field(default_factory=dict)
+
+    @staticmethod
+    def drawn(seed: int) -> LifeShape:
+        """That of a seed; half of them have none."""
+        chance = random.Random(f"shape of {seed}")
+        if chance.random() < 0.5:
+            return LifeShape()
+        keys: dict[str, Any] = {}
+        hidden = chance.choice([None, "exclude", "hash", "last4", "redact"])
+        if hidden == "exclude":
+            keys["columns"] = {"exclude": [COLUMN.upper()]}
+        elif hidden:
+            keys["columns"] = {"mask": {COLUMN: hidden}}
+        if is_cast := chance.random() < 0.4:
+            keys["types"] = _CASTS
+        rows = chance.choice(["", "", "where", "soft"])
+        if rows == "where":
+            keys["where"] = "id < 6 and id <> 2"
+        elif rows == "soft":
+            keys["deletes"] = "soft"
+        refused = {"_modify_column"} if is_cast or hidden else set()
+        refused |= {"_rename_column"} if hidden else set()
+        refused |= {"_of_partition"} if rows == "soft" else set()
+        more = {"mask_key": _KEY} if hidden == "hash" else {}
+        return LifeShape(keys, frozenset(refused), rows == "soft", more)
+
+    def rows(self, schema: Schema, rows: Iterable[Row]) -> list[Row]:
+        """What upstream's rows of a table are here."""
+        types = {column.name: column.type for column in schema.columns}
+        return [
+            {name: self._cell(name, types[name], cell) for name, cell in row.items() if not self._is_left_out(name)}
+            for row in rows
+            if self._admits(row)
+        ]
+
+    def _is_left_out(self, name: str) -> bool:
+        return name == COLUMN and "exclude" in self.keys.get("columns", {})
+
+    def _admits(self, row: Row) -> bool:
+        if "where" not in self.keys:
+            return True
+        key = row["id"]
+        return isinstance(key, int) and key < 6 and key != 2
+
+    def _cell(self, name: str, kind: str, cell: Cell) -> Cell:
+        if cell is None:
+            return None
+        mask = self.keys.get("columns", {}).get("mask", {}).get(name)
+        if mask is not None:
+            return _MASKS[mask](str(cell))
+        return str(cell) if "types" in self.keys and kind.partition("(")[0] in _CASTS else cell
+
+
+_MASKS: Mapping[str, Callable[[str], str]] = {
+    "redact": lambda _: "***",
+    "last4": lambda text: "*" * len(text) if len(text) <= 4 else "*" * (len(text) - 4) + text[-4:],
+    "hash": lambda text: hmac.new(_KEY.encode(), text.encode(), hashlib.sha256).hexdigest(),
+}
