@@ -14,7 +14,7 @@ from applier.changefeed.message import MESSAGE_SCHEMA, Messages, PartitionMessag
 from applier.changefeed.schema_key import SCHEMA_KEY
 from applier.changefeed.window import OffsetRange, Window
 from applier.consume.storage.folder import StorageFolder, changed
-from applier.consume.storage.layout import METADATA, Listing, StoredFile
+from applier.consume.storage.layout import METADATA, WHOLE_HINT, Listing, StoredFile
 from applier.consume.window_size import WindowTooLargeError
 from applier.errors import SourceLost
 
@@ -104,6 +104,7 @@ class StoredMessages:
                     raise changed(file.path, before, file.size)
         if self._listings:
             last = self._listings[-1]
+            _refuse_lost_schemas(last, found)
             self._lacked |= dict.fromkeys(found.bounds.keys() - last.bounds.keys(), last.checkpoint_ts)
         self._listings.append(found)
         return found.bounds
@@ -174,6 +175,14 @@ class StoredMessages:
         if not self._listings:
             self.bounds()
         return self._listings[-1]
+
+
+def _refuse_lost_schemas(before: Listing, now: Listing) -> None:
+    """Their offsets are their places among the others, so that no number shows that one is gone."""
+    there = {file.path for files in now.schemas.values() for file in files}
+    gone = next((file for files in before.schemas.values() for file in files if file.path not in there), None)
+    if gone is not None:
+        raise SourceLost(f"Schema file {gone.path} is gone from the folder of the storage sink.", WHOLE_HINT)
 
 
 def went_back(now: int, before: int) -> SourceLost:

@@ -57,7 +57,7 @@ _Number = Annotated[str, msgspec.Meta(pattern=r"^[0-9]{1,10}$")]
 class StoredColumn(msgspec.Struct, rename="pascal"):
     """A column of a schema file. TiCDC writes the name of its name with a blank behind it; its documentation without.
 
-    Numbers are text, and what is not there is "".
+    Numbers are text; None where TiCDC does not show them.
     """
 
     column_type: str

@@ -240,6 +240,17 @@ def test_a_folder_that_is_none_is_refused(tmp_path: Path) -> None:
         StorageFolder("ftp://x/y").look()
 
 
+def test_a_schema_file_that_goes_while_a_run_reads_the_folder_is_named(tmp_path: Path) -> None:
+    """Also where another one came meanwhile, so that there are as many as before."""
+    put(tmp_path, FILES)
+    source = opened(tmp_path)
+    source.bounds()
+    (tmp_path / "shop/a/meta/schema_5_0000000001.json").unlink()
+    put(tmp_path, {"shop/a/meta/schema_11_0000000001.json": b"{}"})
+    with pytest.raises(SourceLost, match="Schema file shop/a/meta/schema_5_0000000001.json is gone from the folder"):
+        source.bounds()
+
+
 CSV = {
     "metadata": b'{"checkpoint-ts": 9}',
     "shop/a/meta/schema_5_0000000001.json": b"{}",
