@@ -12,7 +12,7 @@ import json
 from bisect import bisect_right
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 from zlib import crc32
@@ -33,10 +33,12 @@ class Recorded:
     Attributes:
         rows: The lines of each table, each with its commit ts.
         ddl: Name, commit ts and statement.
+        columns: Those of each table version with rows, as schema files have them, where the rows are CSV.
     """
 
     rows: Mapping[tuple[str, str], list[tuple[int, bytes]]]
     ddl: list[tuple[tuple[str, str], int, str]]
+    columns: Mapping[tuple[tuple[str, str], int], tuple[Mapping[str, str], ...]] = field(default_factory=dict)
 
     @classmethod
     def of(cls, scenario: str, variant: str) -> Recorded:
@@ -92,7 +94,10 @@ def write(
     """Write, or go on writing, all up to a commit ts; files that it fills may hold rows above it."""
     for name, ts, sql in recorded.ddl:
         if ts <= upto:
-            put(*schema_file(name, ts, sql))
+            put(*schema_file(name, ts, sql, recorded.columns.get((name, ts), ())))
+    for (name, version), columns in recorded.columns.items():
+        if version == FIRST:
+            put(*schema_file(name, FIRST, "", columns))
     for name, lines in recorded.rows.items():
         folders = defaultdict[str, list[tuple[int, bytes]]](list)
         for ts, line in lines:
@@ -102,8 +107,9 @@ def write(
             for number, start in enumerate(range(0, len(own), rows_a_file), start=1):
                 group = own[start : start + rows_a_file]
                 if group[0][0] <= upto:
-                    put(f"{folder}/CDC{number:06}.json", b"".join(line + b"\r\n" for _, line in group))
-                    put(f"{folder}/meta/CDC.index", f"CDC{number:06}.json\n".encode())
+                    file = f"CDC{number:06}.{'csv' if recorded.columns else 'json'}"
+                    put(f"{folder}/{file}", b"".join(line + b"\r\n" for _, line in group))
+                    put(f"{folder}/meta/CDC.index", f"{file}\n".encode())
     put("metadata", json.dumps({"checkpoint-ts": upto}).encode())
 
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
-ProtocolName: TypeAlias = Literal["simple", "open", "canal-json", "avro", "debezium", "debezium-avro"]
+ProtocolName: TypeAlias = Literal["simple", "open", "canal-json", "avro", "debezium", "debezium-avro", "csv"]
 """TiCDC's names of the protocols, as `changefeed.protocol` of the configuration has them."""
 
 
@@ -42,12 +42,14 @@ class ProtocolTraits:
         utc_defaults: TIMESTAMP defaults come in UTC; else as the statement writes them, in the zone of its session.
         keys_in_rows: Rows name the columns of their key.
         registered: What schemas in the registry are of: `rows`, or `envelopes` that hold the images of a row.
+        only_in_files: Only TiCDC's storage sink writes it, never a topic.
     """
 
     carries: Capabilities
     utc_defaults: bool = False
     keys_in_rows: bool = True
     registered: Literal["", "rows", "envelopes"] = ""
+    only_in_files: bool = False
 
 
 _SIMPLE = Capabilities(
@@ -127,6 +129,22 @@ _DEBEZIUM_AVRO = Capabilities(
     ),
 )
 
+_CSV = Capabilities(
+    commit_ts="include-commit-ts of [sink.csv]",
+    old_values="output-old-value of [sink.csv]",
+    losses=(
+        "Only the storage sink writes it: [source.storage].",
+        "Rows of a table without a primary key do not name its unique key: it comes from the CREATE TABLE.",
+        "TIMESTAMP is in the zone of the TiCDC server, which changefeed.timezone must name.",
+        "Rows of a table with a virtual generated column are refused: they do not show which column they lack.",
+        "Updates of a table without a primary key are refused without output-old-value.",
+        (
+            "TiCDC's new architecture writes decimals, dates, times, bits and JSON without quotes: such files are "
+            "refused, and so is output-field-header."
+        ),
+    ),
+)
+
 PROTOCOLS: Mapping[str, ProtocolTraits] = {
     "simple": ProtocolTraits(_SIMPLE, utc_defaults=True),
     "open": ProtocolTraits(_OPEN),
@@ -134,4 +152,8 @@ PROTOCOLS: Mapping[str, ProtocolTraits] = {
     "avro": ProtocolTraits(_AVRO, registered="rows"),
     "debezium": ProtocolTraits(_DEBEZIUM, keys_in_rows=False),
     "debezium-avro": ProtocolTraits(_DEBEZIUM_AVRO, registered="envelopes"),
+    "csv": ProtocolTraits(_CSV, only_in_files=True),
 }
+
+IN_TOPICS = tuple(name for name, traits in PROTOCOLS.items() if not traits.only_in_files)
+"""The protocols that topics can hold."""

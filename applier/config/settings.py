@@ -282,17 +282,25 @@ class Config(Section):
     @property
     def _unfit_for_files(self) -> dict[str, str]:
         """Settings that do not go with files of the storage sink."""
-        if self.source.storage is None:
-            return {}
         feed, found = self.changefeed, dict[str, str]()
-        if feed.protocol != "canal-json":
-            found["changefeed.protocol"] = "must be canal-json with [source.storage]"
+        if self.source.storage is None:
+            why = f"is {feed.protocol}, which only [source.storage] has: it is not in topics or archives"
+            return {"changefeed.protocol": why} if feed.traits.only_in_files else {}
+        if feed.protocol not in ("canal-json", "csv"):
+            found["changefeed.protocol"] = "must be canal-json or csv with [source.storage]"
+        if feed.protocol != "csv" and "csv" in self.source.storage.model_fields_set:
+            found["source.storage.csv"] = f"is for protocol csv, and changefeed.protocol is {feed.protocol}: remove it"
         if feed.order != "resolved":
             what = "must be resolved with [source.storage]: the files of tables have no common order"
             found["changefeed.order"] = what
         if feed.partitions is not None:
             found["changefeed.partitions"] = "remove it: folders of [source.storage] are no partitions of a topic"
         return found
+
+    @property
+    def files_end(self) -> Literal["json", "csv"]:
+        """How the names of files with rows end in a folder of the storage sink."""
+        return "csv" if self.changefeed.protocol == "csv" else "json"
 
     @model_validator(mode="after")
     def _check(self) -> Config:

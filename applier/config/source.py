@@ -162,6 +162,42 @@ _FILE_BYTES = 1 << 30
 """Bytes of a file of the storage sink beyond which it is refused: TiCDC's `file-size` is 512 MiB at the most."""
 
 
+class StoredCsvSection(Section):
+    """How the storage sink writes CSV: the keys of `[sink.csv]` of the changefeed, where they are not TiCDC's
+    defaults. It needs `include-commit-ts = true` there. Files that do not fit are refused.
+    """
+
+    delimiter: Annotated[str, Field(min_length=1, max_length=3)] = ","
+    """`delimiter`."""
+    quote: str = '"'
+    """`quote`; an empty one is refused."""
+    null: str = "\\N"
+    """`null`."""
+    binary_encoding_method: Literal["base64", "hex"] = "base64"
+    """`binary-encoding-method`."""
+    output_old_value: bool = False
+    """`output-old-value`."""
+
+    @model_validator(mode="after")
+    def _check(self) -> StoredCsvSection:
+        if len(self.quote) != 1 or not self.quote.isascii() or _is_content(self.quote):
+            refuse({"quote": "must be one ASCII character that is no letter, digit or backslash and in no number"})
+        if any(map(_is_content, self.delimiter)):
+            refuse({"delimiter": "holds a letter, a digit, a backslash, an end of a line or a part of a number"})
+        if self.quote in self.delimiter:
+            refuse({"quote": "is a part of the delimiter: TiCDC refuses that as well"})
+        if self.quote in self.null or self.delimiter in self.null or {"\r", "\n"} & {*self.null}:
+            refuse({"null": "holds the quote, the delimiter or an end of a line: let TiCDC write another null"})
+        if re.fullmatch(r"[-+.0-9eE]+|true|false", self.null):
+            refuse({"null": "may be a number, which has no quotes either: let TiCDC write another null"})
+        return self
+
+
+def _is_content(character: str) -> bool:
+    """Whether values without quotes hold a character, or the reader takes it for another's."""
+    return (character.isascii() and character.isalnum()) or character in "+-.\\\r\n\0"
+
+
 class StorageSection(Section):
     """A folder that TiCDC's cloud storage sink writes, read as it grows."""
 
@@ -169,6 +205,8 @@ class StorageSection(Section):
     """Its address, as of TiCDC's `sink-uri` without the parameters: `s3://bucket/prefix`, `gs://bucket/prefix`,
     `file:///folder` or a path. For S3 the variables AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY, AWS_REGION and
     AWS_ENDPOINT_URL count, and roles."""
+    csv: StoredCsvSection = StoredCsvSection()
+    """How it writes CSV, with `changefeed.protocol = "csv"`."""
 
     @model_validator(mode="after")
     def _check(self) -> StorageSection:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal, TypeAlias
 
 from applier.changefeed.message import MAX_MESSAGE_BYTES
+from applier.decode.dump.csv_form import CsvForm
 
 Compression: TypeAlias = Literal["none", "lz4", "snappy"]
 
@@ -25,6 +26,8 @@ class DecoderOptions:
         nameless_zone: Zone of TIMESTAMP text that names a machine's, such as `Local`; "" where none is configured.
         is_stored: Messages are files of TiCDC's storage sink.
         asks_upstream: Rows that messages hold by their key alone are read from TiDB; else they are refused.
+        csv: How files of the storage sink in CSV are written; None for TiCDC's defaults.
+        csv_old_values: They have TiCDC's `output-old-value`.
         max_bytes: Size of a message beyond which it is refused: as it came, in the claim-check storage, decompressed.
     """
 
@@ -38,3 +41,5 @@ class DecoderOptions:
     is_stored: bool = False
     max_bytes: int = MAX_MESSAGE_BYTES
     asks_upstream: bool = False
+    csv: CsvForm | None = None
+    csv_old_values: bool = False

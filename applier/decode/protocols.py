@@ -18,6 +18,7 @@ MAKERS: Mapping[str, tuple[str, str]] = {
     "avro": ("avro.decoder", "build"),
     "debezium": ("debezium.json_decoder", "DebeziumDecoder"),
     "debezium-avro": ("debezium.avro_decoder", "build"),
+    "csv": ("storage.csv_decoder", "StoredCsv"),
 }
 """What makes each protocol's decoder, by the name that `changefeed.protocol` of the configuration gives it.
 
@@ -33,7 +34,7 @@ def build(protocol: str, options: DecoderOptions) -> Decoder:
     """
     module, name = MAKERS[protocol]
     maker: Callable[[DecoderOptions], Decoder] = getattr(import_module(f"applier.decode.{module}"), name)
-    return StoredLines(maker(options)) if options.is_stored else maker(options)
+    return StoredLines(maker(options)) if options.is_stored and protocol != "csv" else maker(options)
 
 
 _OF_THREAD = threading.local()

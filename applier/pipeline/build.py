@@ -25,6 +25,7 @@ from applier.consume.storage.spark import StorageSource
 from applier.consume.tasks.spark import TaskRows
 from applier.ddl.schema_tracker import Tables
 from applier.decode.avro.namesakes import Lives
+from applier.decode.dump.csv_form import CsvForm
 from applier.decode.dump.export import Export
 from applier.decode.options import DecoderOptions
 from applier.decode.protocols import build
@@ -345,7 +346,8 @@ def open_runner(config: Config, session: SparkSession, where: Places) -> Iterato
         if section.archive is not None:
             source = ArchiveSource(session, Path(section.archive), staging)
         elif section.storage is not None:
-            source = StorageSource(session, StorageFolder(section.storage.uri), section.bytes_per_step)
+            folder = StorageFolder(section.storage.uri, config.files_end)
+            source = StorageSource(session, folder, section.bytes_per_step)
         else:
             source = opened.enter_context(closing(KafkaSource(session, section, f"applier-{config.changefeed.name}")))
         yield opened.enter_context(closing(Runner(source, TaskRows(session, source.reading), where)))
@@ -386,4 +388,15 @@ def decoder_options(config: Config) -> DecoderOptions:
         is_stored=config.source.storage is not None,
         max_bytes=config.source.most_bytes,
         asks_upstream=config.upstream.login is not None,
+        csv=_csv_form(config),
+        csv_old_values=config.source.storage is not None and config.source.storage.csv.output_old_value,
     )
+
+
+def _csv_form(config: Config) -> CsvForm | None:
+    """How files of the storage sink in CSV are written."""
+    if config.source.storage is None:
+        return None
+    keys = config.source.storage.csv
+    delimiter, quote, null = (text.encode() for text in (keys.delimiter, keys.quote, keys.null))
+    return CsvForm(delimiter, quote, null, has_header=False, escapes=False, binary=keys.binary_encoding_method)

@@ -92,11 +92,11 @@ def _answers_of(system: Asking, seconds: float) -> Iterator[SystemAnswer]:
 def _all(config: Config, found: Systems) -> Iterator[tuple[str, Parts]]:
     yield "Java", _java(config)
     if config.source.archive:
-        folder = Path(config.source.archive)
-        yield "archive", [("archive", lambda: f"{counted(len(files_of(folder)), 'file')} in {folder}.")]
+        archive = Path(config.source.archive)
+        yield "archive", [("archive", lambda: f"{counted(len(files_of(archive)), 'file')} in {archive}.")]
     elif config.source.storage:
-        uri = config.source.storage.uri
-        yield "storage sink", [("storage sink", lambda: _stored(uri))]
+        folder = StorageFolder(config.source.storage.uri, config.files_end)
+        yield "storage sink", [("storage sink", lambda: _stored(folder))]
     else:
         yield "Kafka", _kafka(config, found)
     if (registry := config.registry) and config.changefeed.traits.carries.schema == "registry":
@@ -122,8 +122,8 @@ def _java(config: Config) -> Parts:
         raise OutsideRefused(f"{what}.", DRIVER)
 
 
-def _stored(uri: str) -> str:
-    found = StorageFolder(uri).look()
+def _stored(folder: StorageFolder) -> str:
+    found = folder.look()
     files, ddl = (sum(map(len, places.values())) for places in (found.rows, found.schemas))
     rows = f"{counted(files, 'file')} with rows in {counted(len(found.rows), 'folder')}, {counted(ddl, 'schema file')}"
     return f"{rows}; checkpoint-ts {found.checkpoint_ts} ({wall_clock(found.checkpoint_ts):%F %T} UTC)."

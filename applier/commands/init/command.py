@@ -12,7 +12,7 @@ from urllib.parse import urlsplit
 from applier.changefeed.table import TableName
 from applier.commands.init.look import Findings, Sight, look
 from applier.commands.init.write import MEANINGS, Answers, named, protocol_of, text, unmade
-from applier.config.protocols import PROTOCOLS
+from applier.config.protocols import IN_TOPICS, PROTOCOLS
 from applier.config.reading.paths import with_whole_paths
 from applier.config.reading.references import REFERENCE
 from applier.config.section import nearest
@@ -129,7 +129,7 @@ def _refuse(answers: Answers) -> None:
     missing += [] if kafka.get("topics") or kafka.get("topic_pattern") else ["--topics NAME,NAME"]
     problems = [f"applier init needs {' and '.join(missing)}."] if missing else []
     for option, given, known in (
-        ("--protocol", answers.protocol, tuple(PROTOCOLS)),
+        ("--protocol", answers.protocol, IN_TOPICS),
         ("--catalog", answers.catalog.get("type"), tuple(CATALOGS)),
     ):
         if given and given not in known:

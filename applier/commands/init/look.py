@@ -11,7 +11,7 @@ from applier.changefeed.message import TopicPartition, rows_of
 from applier.changefeed.table import TableName
 from applier.changefeed.types import OPEN
 from applier.changefeed.window import OffsetRange, Window
-from applier.config.protocols import PROTOCOLS
+from applier.config.protocols import IN_TOPICS, PROTOCOLS
 from applier.config.registry import RegistrySection
 from applier.config.settings import parse
 from applier.consume.source import Source
@@ -67,7 +67,7 @@ class Findings:
 
 def decoders(registry: RegistrySection | None, only: str | None = None) -> dict[str, Decoder]:
     """A decoder of each protocol, or of one, that can be read: those of a registry need one."""
-    names = [only] if only else list(PROTOCOLS)
+    names = [only] if only else list(IN_TOPICS)
     options = DecoderOptions(registry=registry)
     return {
         name: build(name, options)

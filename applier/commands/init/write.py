@@ -11,7 +11,7 @@ from applier.changefeed.message import TopicPartition
 from applier.changefeed.table import TableName
 from applier.changefeed.window import OffsetRange
 from applier.commands.init.look import Findings, Sight
-from applier.config.protocols import PROTOCOLS
+from applier.config.protocols import IN_TOPICS, PROTOCOLS
 from applier.runtime.figures import counted
 
 _NAMED = 12
@@ -61,7 +61,7 @@ def text(answers: Answers, sight: Sight) -> str:
 def _changefeed(answers: Answers, findings: Findings, protocol: str | None) -> Iterator[str]:
     yield _line("name", answers.name, "names the changefeed and its control tables: letters, digits, _ and -")
     if protocol is None:
-        known = ", ".join(findings.protocols or PROTOCOLS)
+        known = ", ".join(findings.protocols or IN_TOPICS)
         yield _line("protocol", None, f"{_unclear(findings)}: TiCDC's `protocol` of the sink, one of {known}")
         return
     yield _line("protocol", protocol, "")

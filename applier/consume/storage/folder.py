@@ -13,7 +13,7 @@ import msgspec
 import pyarrow as pa
 from pyarrow.fs import FileInfo, FileSelector, FileSystem, FileType
 
-from applier.consume.storage.layout import METADATA, WHOLE_HINT, Listing, StoredFile, arrange
+from applier.consume.storage.layout import METADATA, WHOLE_HINT, Ending, Listing, StoredFile, arrange
 from applier.errors import OutsideRefused, SourceLost, TransientError, is_denied, reason_of
 
 _REACH = "check source.storage.uri and the log-in of this machine to it; the read is tried again."
@@ -32,19 +32,21 @@ class StorageFolder:
 
     Attributes:
         uri: Its address: a path, or what Arrow's file systems know; AWS_* variables say how S3 is reached.
+        ending: How the names of its files with rows end.
     """
 
     uri: str
+    ending: Ending = "json"
 
     def look(self) -> Listing:
         """Look at what it holds."""
         # First: all that it covers is in files that are there already.
         checkpoint_ts = self._checkpoint_ts()
         try:
-            return arrange(checkpoint_ts, self._files())
+            return arrange(checkpoint_ts, self._files(), self.ending)
         except SourceLost:
             # A file that came behind the place where the listing was, and the next one before it, look like a gap.
-            return arrange(checkpoint_ts, self._files())
+            return arrange(checkpoint_ts, self._files(), self.ending)
 
     def _files(self) -> list[StoredFile]:
         with self._asking("listed"):

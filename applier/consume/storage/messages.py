@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
+from functools import lru_cache
 from typing import NamedTuple
 
 import pyarrow as pa
@@ -13,7 +14,7 @@ from applier.changefeed.message import MESSAGE_SCHEMA, Messages, PartitionMessag
 from applier.changefeed.schema_key import SCHEMA_KEY
 from applier.changefeed.window import OffsetRange, Window
 from applier.consume.storage.folder import StorageFolder, changed
-from applier.consume.storage.layout import METADATA, Listing, StoredFile
+from applier.consume.storage.layout import METADATA, WHOLE_HINT, Listing, StoredFile
 from applier.consume.window_size import WindowTooLargeError
 from applier.errors import SourceLost
 
@@ -27,11 +28,12 @@ _LISTINGS = 4
 
 
 class FileMessage(NamedTuple):
-    """A message that is to be read: where it is in the feed, and its file."""
+    """A message that is to be read: where it is in the feed, its file, and the schema file that its rows need."""
 
     place: TopicPartition
     offset: int
     file: StoredFile
+    schema: StoredFile | None = None
 
     @property
     def is_schema(self) -> bool:
@@ -63,10 +65,15 @@ def _table(folder: StorageFolder, message: FileMessage) -> pa.Table:
         "partition": message.place.partition,
         "offset": message.offset,
         "timestamp": None if message.file.written_ms is None else message.file.written_ms * 1000,
-        "key": SCHEMA_KEY if message.is_schema else None,
+        "key": SCHEMA_KEY if message.is_schema else message.schema and _schema(folder, message.schema),
         "value": folder.read(message.file),
     }
     return pa.Table.from_pylist([row], schema=MESSAGE_SCHEMA)
+
+
+@lru_cache(maxsize=1024)
+def _schema(folder: StorageFolder, file: StoredFile) -> bytes:
+    return folder.read(file)
 
 
 class StoredMessages:
@@ -97,6 +104,7 @@ class StoredMessages:
                     raise changed(file.path, before, file.size)
         if self._listings:
             last = self._listings[-1]
+            _refuse_lost_schemas(last, found)
             self._lacked |= dict.fromkeys(found.bounds.keys() - last.bounds.keys(), last.checkpoint_ts)
         self._listings.append(found)
         return found.bounds
@@ -156,7 +164,9 @@ class StoredMessages:
         self._passed = dict(offsets)
 
     def _files(self, place: TopicPartition, span: OffsetRange) -> list[FileMessage]:
-        found = [FileMessage(place, offset, self._last.at(place, offset)) for offset in range(*span)]
+        is_bare = self.folder.ending == "csv" and place not in self._last.schemas
+        schema = self._last.schema_of(place) if is_bare else None
+        found = [FileMessage(place, offset, self._last.at(place, offset), schema) for offset in range(*span)]
         self._read |= {message.file.path: message.file.size for message in found if not message.is_schema}
         return found
 
@@ -165,6 +175,14 @@ class StoredMessages:
         if not self._listings:
             self.bounds()
         return self._listings[-1]
+
+
+def _refuse_lost_schemas(before: Listing, now: Listing) -> None:
+    """Their offsets are their places among the others, so that no number shows that one is gone."""
+    there = {file.path for files in now.schemas.values() for file in files}
+    gone = next((file for files in before.schemas.values() for file in files if file.path not in there), None)
+    if gone is not None:
+        raise SourceLost(f"Schema file {gone.path} is gone from the folder of the storage sink.", WHOLE_HINT)
 
 
 def went_back(now: int, before: int) -> SourceLost:

@@ -37,7 +37,8 @@ def read_csv(data: bytes, form: CsvForm, columns: Sequence[str] | None, texts: C
     none, that is not looked at; None for all.
 
     Raises:
-        ValueError: A row has another number of values, or no end, or is not written in the form.
+        ValueError: A row has another number of values, which a note of the error names, or no end, or is not written in
+            the form.
     """
     if not data:
         return pa.table({name: pa.array([], pa.binary()) for name in columns or ()})
@@ -155,8 +156,11 @@ def _parsed(data: bytes, structure: Sequence[bytes], form: CsvForm, columns: Seq
         )
     except pa.ArrowInvalid as error:
         # The rest of Arrow's message holds the row.
-        found = re.search(r"Expected \d+ columns, got \d+", str(error))
-        raise ValueError(found[0] if found else "CSV parse error") from None
+        found = re.search(r"(?:Row #(\d+): )?(Expected \d+ columns, got \d+)", str(error))
+        refused = ValueError(found[2] if found else "CSV parse error")
+        if found and found[1]:
+            refused.add_note(f"Row {found[1]}")
+        raise refused from None
 
 
 def _refuse_stray(data: bytes, structure: Sequence[bytes], form: CsvForm) -> None:

@@ -181,7 +181,7 @@ def test_what_does_not_go_with_files_of_the_storage_sink_is_refused() -> None:
     assert sorted(problems(minimal(source={"storage": {"uri": "s3://b/p?protocol=csv"}}, changefeed=feed))) == [
         "changefeed.order: must be resolved with [source.storage]: the files of tables have no common order.",
         "changefeed.partitions: remove it: folders of [source.storage] are no partitions of a topic.",
-        "changefeed.protocol: must be canal-json with [source.storage].",
+        "changefeed.protocol: must be canal-json or csv with [source.storage].",
         "source.storage.uri: has parameters: leave out `?` and all that follows.",
     ]
 
@@ -401,3 +401,35 @@ def test_databases_that_lie_among_the_tables_of_the_changefeed_are_left_out(rout
         "feed_2",
     ]
     assert [name for name in names if not admits(TableName(name, "t"))] == left_out
+
+
+def test_csv_is_for_files_of_the_storage_sink_alone() -> None:
+    """And its section is for CSV."""
+    feed, storage = {"name": "shop", "protocol": "csv"}, {"uri": "s3://b/p", "csv": {"delimiter": "|@|", "quote": "'"}}
+    assert parse(minimal(source={"storage": storage}, changefeed=feed)).files_end == "csv"
+    why = "changefeed.protocol: is csv, which only [source.storage] has: it is not in topics or archives."
+    assert problems(minimal(source={"archive": "x"}, changefeed=feed)) == [why]
+    why = "source.storage.csv: is for protocol csv, and changefeed.protocol is canal-json: remove it."
+    assert problems(minimal(source={"storage": storage}, changefeed={**feed, "protocol": "canal-json"})) == [why]
+
+
+@pytest.mark.parametrize(
+    ("keys", "reason"),
+    [
+        ({"quote": ""}, "source.storage.csv.quote: must be one ASCII character"),
+        ({"quote": "x"}, "source.storage.csv.quote: must be one ASCII character"),
+        ({"quote": "."}, "source.storage.csv.quote: must be one ASCII character"),
+        ({"delimiter": ""}, "source.storage.csv.delimiter: "),
+        ({"delimiter": "||||"}, "source.storage.csv.delimiter: String should have at most 3"),
+        ({"delimiter": "-"}, "source.storage.csv.delimiter: holds a letter"),
+        ({"delimiter": '|"'}, "source.storage.csv.quote: is a part of the delimiter: TiCDC refuses that as well."),
+        ({"null": "a,b"}, "source.storage.csv.null: holds the quote, the delimiter or an end of a line"),
+        ({"null": "0"}, "source.storage.csv.null: may be a number, which has no quotes either"),
+        ({"binary_encoding_method": "raw"}, "source.storage.csv.binary_encoding_method: must be 'base64' or 'hex'"),
+    ],
+)
+def test_a_form_of_csv_that_reads_in_two_ways_is_refused(keys: dict[str, str], reason: str) -> None:
+    """By its key, before anything is read."""
+    source = {"storage": {"uri": "s3://b/p", "csv": keys}}
+    (found,) = problems(minimal(source=source, changefeed={"name": "shop", "protocol": "csv"}))
+    assert found.startswith(reason)

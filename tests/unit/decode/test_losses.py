@@ -16,11 +16,12 @@ from applier.decode.debezium.rows import UNKNOWN_VERSION
 from applier.decode.options import DecoderOptions
 from applier.decode.protocols import build
 from applier.decode.values.dates import ZonedText, is_nameless
-from applier.errors import IncompleteRow
+from applier.errors import DecodeError, IncompleteRow
 from tests import recordings
 from tests.fuzz.corpus import protocol_of
 from tests.losses import RULES
 from tests.unit.decode.contract import Written, feed
+from tests.unit.decode.storage.test_csv_decoder import changes, column, key, refusal
 from tests.unit.decode.test_contract import Pair
 
 pytestmark = pytest.mark.slow
@@ -187,6 +188,31 @@ def _left_out(folder: Path) -> bool:
     return virtual in Pair("types", "debezium-avro", folder).absent and K_NONE not in {name for name, _ in keyless}
 
 
+def _in_topics(_folder: Path) -> bool:
+    """Without the schema file that the source puts beside it, no row can be read."""
+    with pytest.raises(DecodeError, match="is not one of CSV with the schema file"):
+        build("csv", DecoderOptions()).decode(None, b'"I","a","shop",5,1,"x"')
+    return PROTOCOLS["csv"].only_in_files
+
+
+def _keyless_file(_folder: Path) -> bool:
+    first, *_ = build("csv", DecoderOptions()).decode(key(column("id", "INT")), b'"I","a","shop",5,1')
+    return isinstance(first, Bootstrap) and first.version.key == ()
+
+
+def _file_zone(_folder: Path) -> bool:
+    """The text of the cell is the same, and is read in the zone of the options."""
+    row = b'"I","a","shop",5,"2020-01-01 00:00:00"'
+    stamp = changes(row, column("t", "TIMESTAMP"))[0].after
+    return (
+        stamp == {"t": "2020-01-01 00:00:00"} and build("csv", DecoderOptions("Asia/Tokyo")).wire.zone == "Asia/Tokyo"
+    )
+
+
+def _lacks(reason: str, file: bytes, *columns: Mapping[str, str]) -> Proof:
+    return lambda _folder: reason in refusal(file, *map(dict, columns))
+
+
 PROOFS: Mapping[str, Mapping[str, Proof]] = {
     "simple": {
         "TiCDC v7.5.2 to v7.5.7 does not name the zone of TIMESTAMP (its location is Local), "
@@ -232,6 +258,23 @@ PROOFS: Mapping[str, Mapping[str, Proof]] = {
         "NOT NULL is shown for key columns alone.": _nullable,
         "Rows do not show the fractional digits of TIME: they come from the CREATE TABLE.": _digits("debezium-avro"),
         "TiCDC refuses tables with a virtual generated column, and tables without a key.": _left_out,
+    },
+    "csv": {
+        "Only the storage sink writes it: [source.storage].": _in_topics,
+        "Rows of a table without a primary key do not name its unique key: it comes from the CREATE TABLE.": (
+            _keyless_file
+        ),
+        "TIMESTAMP is in the zone of the TiCDC server, which changefeed.timezone must name.": _file_zone,
+        "Rows of a table with a virtual generated column are refused: they do not show which column they lack.": (
+            _lacks("Expected 6 columns, got 5", b'"I","a","shop",5,1', column("id", "INT"), column("v", "INT"))
+        ),
+        "Updates of a table without a primary key are refused without output-old-value.": (
+            _lacks("has no primary key", b'"U","a","shop",5,1', column("id", "INT"))
+        ),
+        "TiCDC's new architecture writes decimals, dates, times, bits and JSON without quotes: such files are "
+        "refused, and so is output-field-header.": (
+            _lacks("a text without quote", b'"I","a","shop",5,2020-01-01', column("d", "DATE"))
+        ),
     },
 }
 

@@ -19,7 +19,7 @@ from applier.commands.init import command
 from applier.commands.init.command import init, options
 from applier.commands.init.look import Findings, Sight
 from applier.commands.init.write import Answers, text
-from applier.config.protocols import PROTOCOLS
+from applier.config.protocols import IN_TOPICS, PROTOCOLS
 from applier.config.settings import CATALOGS, load
 from applier.errors import ConfigError, TransientError
 
@@ -55,7 +55,7 @@ def written(
     return file.read_text(encoding="utf-8"), said
 
 
-@pytest.mark.parametrize("protocol", [name for name, has in PROTOCOLS.items() if has.carries.schema != "registry"])
+@pytest.mark.parametrize("protocol", [name for name in IN_TOPICS if PROTOCOLS[name].carries.schema != "registry"])
 def test_what_is_written_passes_the_check(protocol: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Nothing is left to fill in where topics and answers say all."""
     _, said = written(tmp_path, answers(tmp_path), sight(protocol), monkeypatch)
@@ -107,7 +107,7 @@ def test_the_help_names_every_protocol_and_catalog() -> None:
     """They are written out there, as the help imports nothing that knows them."""
     help_text = " ".join(CliRunner().invoke(app, ["init", "-h"]).output.split())
 
-    assert [name for name in (*PROTOCOLS, *CATALOGS) if not re.search(rf"\b{name}\b", help_text)] == []
+    assert [name for name in (*IN_TOPICS, *CATALOGS) if not re.search(rf"\b{name}\b", help_text)] == []
 
 
 def test_what_is_not_known_is_a_comment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

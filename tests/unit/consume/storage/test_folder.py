@@ -238,3 +238,59 @@ def test_a_folder_that_is_none_is_refused(tmp_path: Path) -> None:
         opened(tmp_path / "none").bounds()
     with pytest.raises(OutsideRefused, match="is no address that Arrow knows: ftp://x/y"):
         StorageFolder("ftp://x/y").look()
+
+
+def test_a_schema_file_that_goes_while_a_run_reads_the_folder_is_named(tmp_path: Path) -> None:
+    """Also where another one came meanwhile, so that there are as many as before."""
+    put(tmp_path, FILES)
+    source = opened(tmp_path)
+    source.bounds()
+    (tmp_path / "shop/a/meta/schema_5_0000000001.json").unlink()
+    put(tmp_path, {"shop/a/meta/schema_11_0000000001.json": b"{}"})
+    with pytest.raises(SourceLost, match="Schema file shop/a/meta/schema_5_0000000001.json is gone from the folder"):
+        source.bounds()
+
+
+CSV = {
+    "metadata": b'{"checkpoint-ts": 9}',
+    "shop/a/meta/schema_5_0000000001.json": b"{}",
+    "shop/a/meta/schema_10_0000000001.json": b"{ }",
+    "shop/a/5/77/2024-02-29/CDC000001.csv": b"one",
+    "shop/a/10/CDC_4711-ab_00000000000000000001.csv": b"two",
+    "shop/a/10/meta/CDC_4711-ab.index": b"CDC_4711-ab_00000000000000000001.csv\n",
+}
+
+
+def test_rows_of_csv_come_with_the_schema_file_of_their_version(tmp_path: Path) -> None:
+    """Whatever folders of partitions, dates and writers are between; in tasks as in the driver."""
+    put(tmp_path, CSV)
+    source = StoredMessages(StorageFolder(str(tmp_path), "csv"), 1 << 20)
+    window = Window(source.bounds())
+    expected = [
+        ("shop/a/10/CDC_4711-ab", 0, b"{ }", b"two"),
+        ("shop/a/5/77/2024-02-29", 0, b"{}", b"one"),
+        ("shop/a/meta", 0, SCHEMA_KEY, b"{}"),
+        ("shop/a/meta", 1, SCHEMA_KEY, b"{ }"),
+    ]
+    assert values(source, window) == expected
+    in_task = [t.to_pylist()[0]["key"] for _, t in in_files(source.folder, source.groups(window))]
+    assert in_task == [key for _, _, key, _ in expected]
+
+
+def test_rows_of_csv_without_their_schema_file_are_refused(tmp_path: Path) -> None:
+    """Also where it was removed in the middle of its folder, so that no number shows it."""
+    put(tmp_path, CSV)
+    (tmp_path / "shop/a/meta/schema_5_0000000001.json").unlink()
+    with pytest.raises(SourceLost, match="Folder shop/a/5/77/2024-02-29 of the storage sink has rows, and no schema"):
+        StorageFolder(str(tmp_path), "csv").look()
+
+
+def test_a_folder_of_the_other_protocol_is_refused(tmp_path: Path) -> None:
+    """In both directions, with the key to set."""
+    put(tmp_path, CSV)
+    with pytest.raises(SourceLost, match=r"CDC\w+.csv is not one of protocol canal-json") as refused:
+        StorageFolder(str(tmp_path)).look()
+    assert refused.value.hint.startswith("set changefeed.protocol to that of the sink-uri")
+    put(tmp_path, {"shop/a/5/77/2024-02-29/CDC000002.json": b"{}"})
+    with pytest.raises(SourceLost, match="CDC000002.json is not one of protocol csv"):
+        StorageFolder(str(tmp_path), "csv").look()
