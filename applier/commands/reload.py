@@ -67,7 +67,7 @@ def read_again(main: Pipeline) -> tuple[Config | None, RequestOutcome]:
         names = several(list(map(str, moved)))
         raise ConfigError([f"The route of {names} differs, and a table that exists stays where it is: change it back."])
     wrong = layouts.misfits(main.state, main.targets, found.tables, config.tables)
-    if wrong := [*wrong, *layouts.misshapen(main.state, main.targets, found.tables, found.type_rules)]:
+    if wrong := [*wrong, *layouts.misshapen(main.state, main.targets, found, config)]:
         raise ConfigError(wrong)
     if not differs:
         return None, RequestOutcome("reloaded", notes=(f"Nothing differs in {file}.",))

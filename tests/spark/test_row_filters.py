@@ -125,11 +125,10 @@ def test_a_reload_that_would_park_a_table_is_refused(make: Make) -> None:
     with world.applier() as pipeline:
         while pipeline.step(pipeline.ends()).moved:
             pass
-        same, former = pipeline.config, pipeline.config.tables
+        former = pipeline.config
         ask(world, "w > 2")
-        changed = world.config
-        shown = layouts.misshapen(pipeline.state, pipeline.targets, changed.tables, changed.type_rules)
-        assert layouts.misshapen(pipeline.state, pipeline.targets, former, same.type_rules) == []
+        shown = layouts.misshapen(pipeline.state, pipeline.targets, world.config, former)
+        assert layouts.misshapen(pipeline.state, pipeline.targets, former, former) == []
     (sentence,) = shown
     assert "holds rows of another shape than its pattern under [tables] gives them now. Set the keys" in sentence
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from applier.changefeed.table import TableName
-from applier.changefeed.types import TypeRules
+from applier.config.settings import Config
 from applier.config.tables import TablesSection
 from applier.errors import TableMismatch
 from applier.pipeline.state import State
@@ -66,19 +66,22 @@ def bring(state: State, targets: TargetTables, settings: TablesSection) -> None:
             logger().info("layout changed", table=str(name), change=str(change))
 
 
-def misshapen(state: State, targets: TargetTables, settings: TablesSection, rules: TypeRules) -> list[str]:
-    """Why living tables would be parked under other settings, whose rules give their rows another shape; a sentence
-    each.
+def misshapen(state: State, targets: TargetTables, found: Config, former: Config) -> list[str]:
+    """Why living tables would be parked under a configuration that gives rows another shape than the `former` one; a
+    sentence each.
     """
-    maker = replace(targets.maker, settings=settings, rules=rules)
+    shapes = [[(repr(each), shape.record) for each, shape in config.tables.shapes] for config in (found, former)]
+    if shapes[0] == shapes[1]:
+        return []
+    maker = replace(targets.maker, settings=found.tables, rules=found.type_rules)
     known = ((name, state.tables.get(name)) for name in state.tables if name not in {*state.parked, *state.unsettled})
     living = ((name, version, targets.writer(name)) for name, version in known if version is not None)
-    found = (
+    reasons = (
         (name, maker.reshaped(writer, version, is_brought=True))
         for name, version, writer in living
         if writer is not None
     )
-    return [f"{why.what} {state.ways.of_error(why.hint, name)}" for name, why in found if why is not None]
+    return [f"{why.what} {state.ways.of_error(why.hint, name)}" for name, why in reasons if why is not None]
 
 
 def misfits(state: State, targets: TargetTables, settings: TablesSection, former: TablesSection) -> list[str]:
