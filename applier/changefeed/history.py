@@ -15,7 +15,7 @@ SUFFIX = "__changes"
 
 COMMIT_TS, COMMIT_TIME, OP, IMAGE = "_commit_ts", "_commit_time", "_op", "_image"
 
-_OWN = (
+OWN = (
     Column(COMMIT_TS, ColumnType("bigint"), nullable=False),
     Column(COMMIT_TIME, ColumnType("instant")),
     Column(OP, ColumnType("varchar")),
@@ -43,7 +43,7 @@ def changes_version(version: TableVersion) -> TableVersion:
     return replace(
         version,
         name=changes_of(version.name),
-        columns=(*version.columns, *_OWN),
+        columns=(*version.columns, *OWN),
         indexes=(),
         handle_key=(COMMIT_TS, *version.key, IMAGE),
     )
@@ -51,5 +51,5 @@ def changes_version(version: TableVersion) -> TableVersion:
 
 def taken(version: TableVersion) -> list[str]:
     """Columns of a table that have the names of those of its changes."""
-    own = {column.name for column in _OWN}
+    own = {column.name for column in OWN}
     return [column.name for column in version.columns if fold(column.name) in own]

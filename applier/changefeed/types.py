@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from applier.changefeed.cast import check_pair, recast, target
 from applier.changefeed.filter import TablePattern, most_specific
-from applier.changefeed.history import changes_of, owner_of
+from applier.changefeed.history import OWN, changes_of, owner_of
 from applier.changefeed.mask import Mask, masked
 from applier.changefeed.shape import Shape
 from applier.changefeed.table import Column, ColumnType, TableName, TableVersion, fold
@@ -257,7 +257,10 @@ def column_arrow_type(name: TableName, column: Column, rules: TypeRules) -> pa.D
     if column.type.name in OPEN:
         what = f"Column {column.name} of table {name} has no known type: no CREATE TABLE shows it."
         raise SchemaChangeRefused(what, RELOAD)
-    path = ColumnPath(rules.owner(name) or name, column.name)
+    owner = rules.owner(name)
+    if owner is not None and column in OWN:
+        return arrow_type(column.type)
+    path = ColumnPath(owner or name, column.name)
     plain_type(column.type, rules, path)
     try:
         return arrow_type(column.type, rules, path)

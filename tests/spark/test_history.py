@@ -328,6 +328,67 @@ def test_the_view_of_the_page_shows_the_rows_as_of_any_time(make: Make, seed: in
         assert sorted((row["id"], row["v"]) for row in here) == sorted(wanted.items())
 
 
+<<<<<<< HEAD
+=======
+def test_changes_have_the_columns_of_their_table(make: Make) -> None:
+    """Excluded, cast and masked ones; the columns that only the changes have are as ever."""
+    columns = {"exclude": ["w"], "mask": {"v": "redact"}, "cast": {"_commit_ts": "string"}}
+    world = keeping(make, columns=columns, types={"bigint": "string"})
+    world.ddl("CREATE TABLE a (id BIGINT PRIMARY KEY, v VARCHAR(9), w INT)")
+    world.put("a", 1, 2, w="7")
+    world.put("a", 1, op="UPDATE", v="secret", w="8")
+    world.put("a", 2, op="DELETE", w="8")
+    world.resolve()
+    world.start()
+    assert changes(world) == _shaped(sent(world))
+    world.put("a", 1, op="UPDATE", v="secret", w="9")
+    world.resolve()
+    world.start()
+    assert changes(world) == _shaped(sent(world))
+
+
+def _shaped(rows: Counter[Cells]) -> Counter[Cells]:
+    shown = [{**dict(row), "v": "***", "id": str(dict(row)["id"])} for row in rows.elements()]
+    return Counter(_cells({name: value for name, value in row.items() if name != "w"}) for row in shown)
+
+
+def test_an_excluded_column_leaves_the_changes_too(make: Make) -> None:
+    """Of a living table, with its values, by a change of metadata; later changes follow."""
+    world = keeping(make)
+    world.create("a")
+    world.put("a", 1)
+    world.resolve()
+    world.start()
+    world.settings["tables"]["shop.*"]["columns"] = {"exclude": ["v"]}
+    world.put("a", 2)
+    world.put("a", 1, op="UPDATE", v="late")
+    world.resolve()
+    world.start()
+    shown = [{name: value for name, value in row if name != "v"} for row in sent(world).elements()]
+    assert changes(world) == Counter(map(_cells, shown))
+    assert world.table("a").state != "parked"
+    columns = world.spark.table(f"lake.`{world.name}__shop`.a__changes").columns
+    assert columns == ["id", "_commit_ts", "_commit_time", "_op", "_image"]
+
+
+def test_changes_go_with_their_table_and_begin_anew(make: Make) -> None:
+    """A table is dropped, and another one gets its name: it has none of the changes of the former."""
+    world = keeping(make)
+    world.create("a")
+    world.put("a", 1)
+    world.resolve()
+    world.start()
+    gone = world.ddl("DROP TABLE a")
+    world.resolve()
+    world.start()
+    world.create("a")
+    world.put("a", 1)
+    world.resolve()
+    world.start()
+    assert changes(world) == sent(world, "a", gone)
+
+
+>>>>>>> 55687254 (sink: Take an excluded column from the changes of a living table too)
 def test_offset_order_is_refused() -> None:
     """Before anything is written, with the key."""
     raw = {

@@ -29,10 +29,13 @@ class LayoutGap(NamedTuple):
 
 def due(state: State, targets: TargetTables, settings: TablesSection) -> Iterator[LayoutGap]:
     """The tables that do not lie as the configuration says; parked ones, and those without a layout, are left out."""
-    for name in list(state.tables):
-        layout = settings.layout_of(name)
-        left_out = {*state.parked, *state.unsettled, *targets.listed.broken}
-        writer = targets.writer(name) if layout and name not in left_out else None
+    rules, left_out = targets.maker.rules, {*state.parked, *state.unsettled, *targets.listed.broken}
+    names = [name for name in state.tables if name not in left_out]
+    # Tables of changes come first: their tables are parked where they cannot follow.
+    for name in [*filter(None, map(rules.changes, names)), *names]:
+        owner = rules.owner(name)
+        layout = settings.layout_of(name) if owner is None else targets.maker.layout_of(name)
+        writer = targets.writer(name) if layout and name not in targets.listed.broken else None
         if layout is None or writer is None:
             continue
         try:

@@ -82,7 +82,7 @@ class TableMaker:
         key = version.key
         doubts = {FILTERED: "true"} if self.doubted is None or version.name in self.doubted else {}
         upstream = [self._column(version, column) for column in columns_of_new(version, self.rules)]
-        table, layout = str(version.name), self._layout(version)
+        table, layout = str(version.name), self.layout_of(version.name) or TableLayout()
         row_metadata.refuse_taken(table, layout.metadata, [column.name for column in upstream])
         columns = pa.schema([*upstream, *row_metadata.columns(layout.metadata)])
         layout = fitted(table, layout, columns)
@@ -97,11 +97,13 @@ class TableMaker:
             format_version=self.settings.format_version,
         )
 
-    def _layout(self, version: TableVersion) -> TableLayout:
-        if (owner := self.rules.owner(version.name)) is None:
-            return self.settings.layout_of(version.name) or TableLayout()
-        properties = (self.settings.layout_of(owner) or TableLayout()).properties
-        return TableLayout(partition=(PartitionField(COMMIT_TIME, "day"),), properties=properties)
+    def layout_of(self, name: TableName) -> TableLayout | None:
+        """How the configuration lays out a table, or a table of changes; None where it says nothing of it."""
+        if (owner := self.rules.owner(name)) is None:
+            return self.settings.layout_of(name)
+        found = self.settings.layout_of(owner) or TableLayout()
+        day = PartitionField(COMMIT_TIME, "day")
+        return TableLayout(partition=(day,), properties=found.properties, shape=found.shape)
 
     def _unfit_history(self, version: TableVersion) -> TableMismatch | None:
         """Why the changes of a table cannot be kept, or where they lie in the place of an upstream table."""
