@@ -371,16 +371,21 @@ def test_an_excluded_column_leaves_the_changes_too(make: Make) -> None:
     assert columns == ["id", "_commit_ts", "_commit_time", "_op", "_image"]
 
 
-def test_changes_go_with_their_table_and_begin_anew(make: Make) -> None:
-    """A table is dropped, and another one gets its name: it has none of the changes of the former."""
+@pytest.mark.parametrize("on_drop", ["drop", "keep"])
+def test_changes_of_a_dropped_table_are_not_those_of_the_next(make: Make, on_drop: str) -> None:
+    """Another table gets the name: it has none of the changes of the former, which `keep` leaves until then."""
     world = keeping(make)
+    world.settings["tables"]["on_drop"] = on_drop
     world.create("a")
     world.put("a", 1)
     world.resolve()
     world.start()
+    former = sent(world)
     gone = world.ddl("DROP TABLE a")
     world.resolve()
     world.start()
+    if on_drop == "keep":
+        assert changes(world) == former
     world.create("a")
     world.put("a", 1)
     world.resolve()
