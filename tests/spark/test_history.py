@@ -328,8 +328,6 @@ def test_the_view_of_the_page_shows_the_rows_as_of_any_time(make: Make, seed: in
         assert sorted((row["id"], row["v"]) for row in here) == sorted(wanted.items())
 
 
-<<<<<<< HEAD
-=======
 def test_changes_have_the_columns_of_their_table(make: Make) -> None:
     """Excluded, cast and masked ones; the columns that only the changes have are as ever."""
     columns = {"exclude": ["w"], "mask": {"v": "redact"}, "cast": {"_commit_ts": "string"}}
@@ -393,7 +391,6 @@ def test_changes_of_a_dropped_table_are_not_those_of_the_next(make: Make, on_dro
     assert changes(world) == sent(world, "a", gone)
 
 
->>>>>>> 55687254 (sink: Take an excluded column from the changes of a living table too)
 def test_offset_order_is_refused() -> None:
     """Before anything is written, with the key."""
     raw = {

@@ -47,7 +47,8 @@ def test_every_protocol_is_in_the_tables() -> None:
 
 def test_every_type_is_in_the_table() -> None:
     """The rows name each type that TiDB has, and each type has a row."""
-    known = {*types._FIXED, "decimal", "bit"}
+    # `instant` is the type of a column of applier's own, beside those of TiDB.
+    known = {*types._FIXED, "decimal", "bit"} - {"instant"}
     named = {word.partition("(")[0] for label in schemas.TYPES for word in label.replace(",", " ").split()}
 
     assert known - named == set()

@@ -17,6 +17,7 @@ import pytest
 from applier import wording
 from applier.changefeed.checkpoint import Cut, RequestOutcome
 from applier.changefeed.table import TableName
+from applier.changefeed.types import TypeRules
 from applier.commands import reload
 from applier.commands import run as command
 from applier.commands.follower import Follower
@@ -89,8 +90,12 @@ def changed(file: Path, *sections: str) -> None:
     file.write_text(text, encoding="utf-8")
 
 
+TARGETS = SimpleNamespace(maker=SimpleNamespace(rules=TypeRules()), listed=SimpleNamespace(broken={}))
+"""The tables of a changefeed that has none."""
+
+
 def read(
-    config: Config, state: object = SimpleNamespace(tables={}), targets: object = None
+    config: Config, state: object = SimpleNamespace(tables={}), targets: object = TARGETS
 ) -> tuple[Config | None, RequestOutcome]:
     """What is made of the file, and of its layouts by a changefeed without tables."""
     return read_again(cast("Pipeline", SimpleNamespace(config=config, state=state, targets=targets)))
@@ -104,7 +109,7 @@ def requests(config: Config, read_again: Any = read_again) -> Requests:
         checkpoint.handled = checkpoint.handled | handled
 
     state = SimpleNamespace(completeness={}, tables={}, topics={}, checkpoint=checkpoint, keep=keep, control=None)
-    main = SimpleNamespace(state=state, targets=None, config=config)
+    main = SimpleNamespace(state=state, targets=TARGETS, config=config)
     return Requests(cast("Pipeline", main), read_again=read_again)
 
 
@@ -185,7 +190,7 @@ def test_a_new_layout_that_does_not_fit_a_table_is_refused_as_a_whole(
     file.write_text(f"{TEXT}{layout}", encoding="utf-8")
     state = SimpleNamespace(tables={name: 1}, parked=(), unsettled=(), ways=config.ways_out)
     table = SimpleNamespace(table="the table")
-    targets = SimpleNamespace(listed=SimpleNamespace(broken={}), writer=lambda _: table)
+    targets = SimpleNamespace(**vars(TARGETS), writer=lambda _: table)
     columns = pa.schema([("id", pa.int64()), ("at", pa.timestamp("us"))])
     monkeypatch.setattr(layouts, "change_to", lambda _, layout: fitted("shop.orders", layout, columns))
 

@@ -112,11 +112,8 @@ def test_a_pattern_without_quotes_is_explained() -> None:
         ({"columns": {"exclude": ["A"], "mask": {"a": "redact"}}}, "mask.a: is excluded as well"),
         ({"columns": {"exclude": ["A"], "cast": {"a": "string"}}}, "cast.a: is excluded as well"),
         ({"where": "a = 1", "deletes": "soft"}, "deletes: is soft, and `where` deletes rows that upstream has"),
-<<<<<<< HEAD
-=======
-        ({"where": "a = 1", "history": "changes"}, "history: keeps each change of upstream, and `where` alters rows"),
-        ({"deletes": "soft", "history": "changes"}, "history: keeps each change of upstream, and `deletes`"),
->>>>>>> 55687254 (sink: Take an excluded column from the changes of a living table too)
+        ({"where": "a = 1", "history": "changes"}, "history: keeps every change, and does not go with `where` or soft"),
+        ({"deletes": "soft", "history": "images"}, "history: keeps every change, and does not go with `where` or soft"),
     ],
 )
 def test_malformed_layouts_are_refused_when_the_file_is_read(section: dict[str, Any], problem: str) -> None:
