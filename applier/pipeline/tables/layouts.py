@@ -74,7 +74,7 @@ def misshapen(state: State, targets: TargetTables, found: Config, former: Config
     sentence each.
     """
     shapes = [[(repr(each), shape.record) for each, shape in config.tables.shapes] for config in (found, former)]
-    if shapes[0] == shapes[1]:
+    if shapes[0] == shapes[1] or not any(record for every in shapes for _, record in every):
         return []
     maker = replace(targets.maker, settings=found.tables, rules=found.type_rules)
     known = ((name, state.tables.get(name)) for name in state.tables if name not in {*state.parked, *state.unsettled})

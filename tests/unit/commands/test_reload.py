@@ -95,7 +95,7 @@ TARGETS = SimpleNamespace(maker=SimpleNamespace(rules=TypeRules()), listed=Simpl
 
 
 def read(
-    config: Config, state: object = SimpleNamespace(tables={}), targets: object = TARGETS
+    config: Config, state: object = SimpleNamespace(tables={}, parked=(), unsettled=()), targets: object = TARGETS
 ) -> tuple[Config | None, RequestOutcome]:
     """What is made of the file, and of its layouts by a changefeed without tables."""
     return read_again(cast("Pipeline", SimpleNamespace(config=config, state=state, targets=targets)))
@@ -108,7 +108,8 @@ def requests(config: Config, read_again: Any = read_again) -> Requests:
     def keep(_cut: object, _resuming: object, handled: dict[str, Any]) -> None:
         checkpoint.handled = checkpoint.handled | handled
 
-    state = SimpleNamespace(completeness={}, tables={}, topics={}, checkpoint=checkpoint, keep=keep, control=None)
+    tables = SimpleNamespace(completeness={}, tables={}, topics={}, parked=(), unsettled=())
+    state = SimpleNamespace(**vars(tables), checkpoint=checkpoint, keep=keep, control=None)
     main = SimpleNamespace(state=state, targets=TARGETS, config=config)
     return Requests(cast("Pipeline", main), read_again=read_again)
 
