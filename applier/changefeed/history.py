@@ -23,6 +23,9 @@ OWN = (
 )
 """The columns that it has beside those of its table."""
 
+KEPT_FROM = "applier-changes-kept-from"
+"""Property of a table: the commit ts above which its changes are kept without a gap; "" while they are not."""
+
 COMPLETE_FROM = "applier-changes-from"
 """Table property: the commit ts above which it has every change of its table; absent where it has had all of them."""
 

@@ -155,6 +155,29 @@ def test_a_living_table_says_where_its_changes_begin(make: Make) -> None:
     assert note in [each.because for each in world.status().notes]
 
 
+def test_changes_that_were_not_kept_for_a_while_are_a_gap(make: Make) -> None:
+    """Off and on again: the table of changes says above which commit ts it has all, and `status` shows it."""
+    world = keeping(make)
+    world.create("a")
+    world.put("a", 1)
+    world.resolve()
+    world.start()
+    assert begin_of(world) is None
+    world.settings["tables"] = {}
+    last = world.put("a", 1, op="UPDATE", v="lost")
+    since = world.resolve()
+    world.start()
+    world.settings["tables"] = {"shop.*": {"history": "images"}}
+    world.put("a", 2)
+    world.resolve()
+    world.start()
+    assert last <= (begin_of(world) or 0) <= since
+    assert "may lack earlier ones" in str([each.because for each in world.status().notes])
+    assert sorted(dict(row)["id"] for row in changes(world).elements()) == [1, 2]
+    world.start()
+    assert last <= (begin_of(world) or 0) <= since
+
+
 @pytest.mark.parametrize(
     "point", ["table-ensured", "commit-sent", "commit-done", "changes-evolved", "ddl-applied", "changes-renamed"]
 )

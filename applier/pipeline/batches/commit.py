@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import NamedTuple, TypeVar
 
 from applier.changefeed.completeness import Reason, Why
-from applier.changefeed.history import COMPLETE_FROM, changes_version
+from applier.changefeed.history import COMPLETE_FROM, KEPT_FROM, changes_version
 from applier.changefeed.table import TableName, TableVersion
 from applier.changefeed.ts import LOGICAL
 from applier.changefeed.types import TypeRules
@@ -149,8 +149,9 @@ def _begin(targets: TargetTables, batch: Batch, owner: TableName) -> dict[str, s
     applied = 0 if table is None or table.known is None else table.known.resolved_ts
     if changes is not None and changes.known is not None:
         loaded = None if table is None else LoadRecord.told_by(table.table.properties)
-        is_passed = loaded is not None and loaded.tso > changes.known.resolved_ts
-        return {COMPLETE_FROM: str(loaded.tso)} if loaded is not None and is_passed else {}
+        kept = 0 if table is None else int(table.table.setting(KEPT_FROM) or 0)
+        since = max(kept, 0 if loaded is None else loaded.tso)
+        return {COMPLETE_FROM: str(since)} if since > changes.known.resolved_ts else {}
     whole = targets.records.known(owner)
     if whole is not None and whole.is_live and _is_new(table):
         return {}

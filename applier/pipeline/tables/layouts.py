@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import NamedTuple
 
+from applier.changefeed.history import KEPT_FROM
 from applier.changefeed.table import TableName
 from applier.config.settings import Config
 from applier.config.tables import TablesSection
@@ -56,6 +57,7 @@ def bring(state: State, targets: TargetTables, settings: TablesSection) -> None:
         CheckpointConflict: Another applier holds the changefeed.
         TransientError: The catalog does not answer.
     """
+    _note_history(state, targets)
     for name, table, change, refusal in due(state, targets, settings):
         targets.confirm()
         if change is not None:
@@ -67,6 +69,18 @@ def bring(state: State, targets: TargetTables, settings: TablesSection) -> None:
             )
         else:
             logger().info("layout changed", table=str(name), change=str(change))
+
+
+def _note_history(state: State, targets: TargetTables) -> None:
+    """Note in living tables from which commit ts on their changes are kept: what comes while they are not is a gap."""
+    left_out = {*state.parked, *state.unsettled, *targets.listed.broken}
+    for name in [name for name in state.tables if name not in left_out]:
+        writer, is_kept = targets.writer(name), targets.maker.rules.changes(name) is not None
+        if writer is not None and is_kept != bool(writer.table.file_layout.properties.get(KEPT_FROM)):
+            targets.confirm()
+            applied = targets.applied_ts(name) or 0
+            evolve(writer.table, LayoutChange(properties={KEPT_FROM: str(applied) if is_kept else ""}))
+            targets.close(name)
 
 
 def misshapen(state: State, targets: TargetTables, found: Config, former: Config) -> list[str]:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 import pyarrow as pa
 
-from applier.changefeed.history import COMMIT_TIME, IMAGE, taken
+from applier.changefeed.history import COMMIT_TIME, IMAGE, KEPT_FROM, taken
 from applier.changefeed.shape import SHAPE
 from applier.changefeed.table import Column, TableName, TableVersion
 from applier.changefeed.types import TypeRules, check_key, column_arrow_type
@@ -126,7 +126,8 @@ class TableMaker:
 
     def _shape(self, version: TableVersion) -> dict[str, str]:
         record = self.rules.shape_of(version.name).record
-        return {SHAPE: record} if record else {}
+        kept = {} if self.rules.changes(version.name) is None else {KEPT_FROM: "0"}
+        return {SHAPE: record, **kept} if record else kept
 
     def reshaped(self, writer: TableWriter, version: TableVersion, *, is_brought: bool = False) -> TableMismatch | None:
         """Why the rows of a table are of another shape than the configuration gives them; None if they are not.

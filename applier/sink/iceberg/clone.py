@@ -11,6 +11,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from applier.changefeed.history import KEPT_FROM
 from applier.changefeed.shape import SHAPE
 from applier.errors import BY_HAND, OutsideRefused
 from applier.sink.format.own_columns import COLUMNS
@@ -111,7 +112,7 @@ def begin_anew(catalog: Catalog, table: Table, columns: pa.Schema, *, key: Seque
     with translated(f"Cannot replace the columns of table {table}"):
         schema = schema_json(columns, key)
         builder = catalog._builder(table.identifier, schema, options["partition"], options["sort"])
-        properties = {ADDED_COLUMNS: "", SHAPE: "", **options["properties"], COLUMNS: "", **_LOG_STAYS}
+        properties = {ADDED_COLUMNS: "", SHAPE: "", KEPT_FROM: "", **options["properties"], COLUMNS: "", **_LOG_STAYS}
         builder.withProperties(catalog.java.map(properties)).replaceTransaction().commitTransaction()
     found = catalog.load(table.identifier)
     return table if found is None else found

@@ -216,7 +216,9 @@ def test_a_changed_route_of_a_table_that_exists_is_refused_as_a_whole(file: Path
     config = settings.load(file)
     route = '\n[tables."shop.orders"]\nroute = "sales.{table}"\n'
     file.write_text(f"{TEXT}{route}", encoding="utf-8")
-    state = SimpleNamespace(tables={TableName("shop", "orders"): None, TableName("shop", "items"): None})
+    state = SimpleNamespace(
+        tables={TableName("shop", "orders"): None, TableName("shop", "items"): None}, parked=(), unsettled=()
+    )
 
     with pytest.raises(ConfigError, match=r"^The route of shop.orders differs, and a table that exists stays where"):
         read(config, state)
