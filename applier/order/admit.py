@@ -15,28 +15,30 @@ from applier.changefeed.row_filter import RowFilter
 pc: Any = pyarrow.compute
 
 
-def admitted(changes: Changes, admitting: RowFilter, table: str) -> Changes:
+def admitted(changes: Changes, admitting: RowFilter, table: str, *, exact: bool = True) -> Changes:
     """The changes of a table, of this upstream name, that has the admitted rows alone.
 
-    A row that is not admitted is deleted by its key: it may have been until now.
+    A row that is not admitted is deleted by its key: it may have been until now. `exact` is as in `merge_keyed`: a row
+    that is new upstream is in the table only where that is not so.
 
     Raises:
         ValueRefused: Rows lack a column that the filter looks at.
     """
     match changes:
         case ChangeBatch():
-            return _keyed(changes, admitting, table)
+            return _keyed(changes, admitting, table, exact=exact)
         case KeylessBatch():
             return _keyless(changes, admitting, table)
 
 
-def _keyed(batch: ChangeBatch, admitting: RowFilter, table: str) -> ChangeBatch:
+def _keyed(batch: ChangeBatch, admitting: RowFilter, table: str, *, exact: bool) -> ChangeBatch:
     deletes, upserts, fresh = batch.deletes, batch.upserts, batch.fresh
     if not upserts.num_rows:
         # Whether the former row was admitted is not known, so it may be missing.
         return replace(batch, may_be_new=deletes.num_rows)
     is_in = admitting.admits(table, upserts)
-    left = upserts.filter(pc.and_(pc.invert(is_in), pc.invert(fresh))).select(deletes.column_names)
+    out = pc.invert(is_in)
+    left = upserts.filter(pc.and_(out, pc.invert(fresh)) if exact else out).select(deletes.column_names)
     deletes = pa.concat_tables([deletes, left])
     fresh = fresh.filter(is_in)
     changed = int(np.count_nonzero(~np.asarray(fresh)))

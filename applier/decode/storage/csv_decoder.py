@@ -49,6 +49,10 @@ _FORM_HINT = (
     "JSON without quotes, and tables with a virtual generated column lack it: let it write such tables with "
     "protocol=canal-json."
 )
+_CUT_HINT = (
+    "Once the file is whole, start `applier run -c FILE` again. TiCDC needs terminator CR LF or LF in [sink], and in a "
+    "folder of a file system flush-concurrency=1 in [sink.cloud-storage-config]."
+)
 _OLD_HINT = "Set output-old-value=true in [sink.csv] of the changefeed, and output_old_value in [source.storage.csv]."
 
 _Number = Annotated[str, msgspec.Meta(pattern=r"^[0-9]{1,10}$")]
@@ -162,6 +166,9 @@ class StoredCsv:
     def _events(self, layout: _CsvTable, data: bytes) -> list[Event]:
         if not data:
             return []
+        if not data.endswith((b"\r", b"\n")):
+            # Half a number would pass for another one.
+            raise DecodeError("Its last row has no end, as if TiCDC had not written the file as a whole.", _CUT_HINT)
         events: list[Event | DecodeError] = [*self._announcer.settle(layout.description, {})]
         number, pending = layout.description.number or 0, None
         for place, row in enumerate(self._rows(layout, data), start=1):

@@ -257,4 +257,4 @@ class Merging(NamedTuple):
         except pa.ArrowTypeError:
             raise retyped(self.name) from None
         admitting = self.rows.filter
-        return found if admitting is None else admitted(found, admitting, str(self.name))
+        return found if admitting is None else admitted(found, admitting, str(self.name), exact=self.exact)

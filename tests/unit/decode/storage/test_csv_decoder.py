@@ -171,6 +171,17 @@ def test_a_file_in_another_form_is_refused(file: bytes, reason: str) -> None:
     assert reason in refusal(file)
 
 
+def test_a_file_that_is_cut_is_refused() -> None:
+    """Wherever that is within a row: half a number would be another number."""
+    columns = column("id", "INT", ColumnIsPk="true"), column("n", "BIGINT")
+    row = b'"I","a","shop",433,1,4567\r\n'
+    for end in range(1, len(row) - 1):
+        said = refusal(row + row[:end], *columns)
+        assert "Its last row has no end, as if TiCDC had not written the file as a whole." in said
+        assert "flush-concurrency=1 in [sink.cloud-storage-config]" in said
+    assert [found.after for found in changes(row, *columns)] == [{"id": "1", "n": "4567"}]
+
+
 def test_what_the_new_architecture_writes_without_quotes_is_refused() -> None:
     """A date, a decimal or JSON could not be distinguished from another value."""
     for kind, bare in (("DATE", b"2020-01-01"), ("DECIMAL", b"1.5"), ("JSON", b'{"a": 1}'), ("JSON", b"[1, 2]")):
