@@ -178,6 +178,22 @@ def test_changes_that_were_not_kept_for_a_while_are_a_gap(make: Make) -> None:
     assert last <= (begin_of(world) or 0) <= since
 
 
+def test_old_changes_may_be_removed(make: Make) -> None:
+    """By whole days, as the page says; later ones follow, and the table itself does not mind."""
+    world = keeping(make)
+    world.create("a")
+    last = world.put("a", 1, 2)
+    world.resolve()
+    world.start()
+    own = f"lake.`{world.name}__shop`.a__changes"
+    world.spark.sql(f"DELETE FROM {own} WHERE _commit_time < TIMESTAMP '2126-11-01 00:00:00Z'")
+    world.put("a", 1, op="UPDATE", v="x")
+    world.resolve()
+    world.start()
+    assert changes(world) == sent(world, "a", last)
+    assert (world.table("a").state, world.keys("a")) == ("in step", {1, 2})
+
+
 @pytest.mark.parametrize(
     "point", ["table-ensured", "commit-sent", "commit-done", "changes-evolved", "ddl-applied", "changes-renamed"]
 )
