@@ -123,6 +123,11 @@ class TypeRules:
         """
         return column.generated != VIRTUAL and not self.shape_of(name).excludes(column.name)
 
+    def hides_differences(self, name: TableName, column: Column) -> bool:
+        """Whether rows that differ in a column upstream may be alike here."""
+        is_cut = self.mask_of(ColumnPath(name, column.name)) not in (None, "hash")
+        return is_cut or self.shape_of(name).excludes(column.name)
+
     def lacks(self, name: TableName, column: Column) -> bool:
         """Whether the Iceberg table of an upstream table does not get a column when it is made or the column comes."""
         is_omitted = column.generated == VIRTUAL and self.virtual_columns == "omit"

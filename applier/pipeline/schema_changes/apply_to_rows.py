@@ -13,7 +13,7 @@ from applier.changefeed.completeness import LIVE, Completeness, Why, incomplete
 from applier.changefeed.event import SchemaChange
 from applier.changefeed.table import TableName, TableVersion, fold
 from applier.ddl.actions import DropPartitions, ExchangePartition, RecoverTable, TruncatePartitions, kind
-from applier.errors import RELOAD, RESHAPED, SchemaChangeRefused
+from applier.errors import RELOAD, SchemaChangeRefused
 from applier.pipeline.schema_changes import moved_names
 from applier.pipeline.state import State
 from applier.pipeline.tables.ddl_stamp import (
@@ -113,12 +113,7 @@ class RowDdlApplier:
         version = self.state.tables.get(table)
         if version is None:
             raise SchemaChangeRefused(f"The columns of table {table} are not known: {shown(change.sql)}.", RELOAD)
-        found = rows_of(version, self.state.tables.partitioning(table), names, self.targets.maker.rules)
-        shape = self.targets.maker.rules.shape_of(table)
-        if gone := [column for column in found.columns if shape.excludes(column)]:
-            what = f"Table {table} is partitioned by column {gone[0]}, which `exclude` leaves out: {shown(change.sql)}."
-            raise SchemaChangeRefused(what, RESHAPED)
-        return found
+        return rows_of(version, self.state.tables.partitioning(table), names, self.targets.maker.rules)
 
     def _refuse_absent(self, chosen: PartitionRows, name: TableName, writer: TableWriter) -> None:
         """A column that no row has a value of may be NULL everywhere, or may not be in the feed at all."""

@@ -59,14 +59,25 @@ def refuse_misshapen(version: TableVersion, rules: TypeRules) -> None:
     """Refuse to leave out a column that tells rows apart, and to keep deleted rows that no key tells from living ones.
 
     Raises:
-        TableMismatch: An excluded column is part of the key; or deletes are soft, and there is no key.
+        TableMismatch: An excluded column is part of the key; or there is no key, and deletes are soft, or differences
+            of rows are hidden: two changes of a transaction would pass for one that was sent twice.
     """
     shape = rules.shape_of(version.name)
     again = ", and start `applier run -c FILE` again."
     if named := [name for name in version.key if shape.excludes(name)]:
         what = f"Column {named[0]} of table {version.name} is part of its key, which no table is without"
         raise TableMismatch(what, f'Take it off `exclude` of [tables."{shape.pattern}".columns]{again}')
-    if shape.is_soft and not version.key and not version.keys_only:
+    if version.key or version.keys_only:
+        return
+    if hidden := [column.name for column in version.columns if rules.hides_differences(version.name, column)]:
+        what = (
+            f"Table {version.name} has no key, and rows of it may differ in column {hidden[0]} alone, which is hidden"
+        )
+        hint = (
+            f'Leave it out of `exclude` and `mask`, or mask it by "hash", in [tables."{shape.pattern}".columns]{again}'
+        )
+        raise TableMismatch(what, hint)
+    if shape.is_soft:
         what = f"Table {version.name} has no key, and `deletes` is soft: nothing tells deleted rows from living ones"
         raise TableMismatch(what, f'Set deletes = "hard" for it under [tables]{again}')
 
