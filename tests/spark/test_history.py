@@ -194,6 +194,25 @@ def test_old_changes_may_be_removed(make: Make) -> None:
     assert (world.table("a").state, world.keys("a")) == ("in step", {1, 2})
 
 
+def test_changes_that_another_writer_drops_are_a_gap(make: Make) -> None:
+    """Also where the table has no row left: it has had some."""
+    world = keeping(make)
+    world.create("a")
+    world.put("a", 1)
+    world.put("a", 2)
+    world.resolve()
+    world.start()
+    world.put("a", 1, op="DELETE")
+    last = world.put("a", 2, op="DELETE")
+    since = world.resolve()
+    world.start()
+    world.spark.sql(f"DROP TABLE lake.`{world.name}__shop`.a__changes")
+    world.put("a", 3)
+    world.resolve()
+    world.start()
+    assert last <= (begin_of(world) or 0) <= since
+
+
 @pytest.mark.parametrize(
     "point", ["table-ensured", "commit-sent", "commit-done", "changes-evolved", "ddl-applied", "changes-renamed"]
 )

@@ -17,7 +17,6 @@ from applier.pipeline.batches.batch import Batch
 from applier.pipeline.batches.stager import BatchRows, Stager
 from applier.pipeline.tables import table_records
 from applier.pipeline.tables.changefeed import ADOPTED, FILTERED
-from applier.pipeline.tables.ddl_stamp import TRUNCATED_AT
 from applier.pipeline.tables.loads import LoadRecord
 from applier.pipeline.tables.target_tables import TargetTables
 from applier.runtime import failpoints
@@ -153,17 +152,11 @@ def _begin(targets: TargetTables, batch: Batch, owner: TableName) -> dict[str, s
         since = max(kept, 0 if loaded is None else loaded.tso)
         return {COMPLETE_FROM: str(since)} if since > changes.known.resolved_ts else {}
     whole = targets.records.known(owner)
-    if whole is not None and whole.is_live and _is_new(table):
+    # One that has had rows, and may have none now, has had changes: others have dropped them, or none were kept.
+    if whole is not None and whole.is_live and (table is None or table.head is None):
         return {}
     # Without rows of before nothing shows where the feed began.
     return {COMPLETE_FROM: str(applied or min(part.first_ts or 0 for part in batch.parts) - 1)}
-
-
-def _is_new(table: TableWriter | None) -> bool:
-    """Whether a table has had no rows so far."""
-    if table is None or table.table.setting(TRUNCATED_AT) is not None:
-        return table is None
-    return table.head is None or not table.table.scan(table.head)
 
 
 def _committed(targets: TargetTables, item: Prepared, *, is_complete: bool) -> CommitWork | None:

@@ -191,18 +191,18 @@ def _left_out(folder: Path) -> bool:
 def _in_topics(_folder: Path) -> bool:
     """Without the schema file that the source puts beside it, no row can be read."""
     with pytest.raises(DecodeError, match="is not one of CSV with the schema file"):
-        build("csv", DecoderOptions()).decode(None, b'"I","a","shop",5,1,"x"')
+        build("csv", DecoderOptions()).decode(None, b'"I","a","shop",5,1,"x"\r\n')
     return PROTOCOLS["csv"].only_in_files
 
 
 def _keyless_file(_folder: Path) -> bool:
-    first, *_ = build("csv", DecoderOptions()).decode(key(column("id", "INT")), b'"I","a","shop",5,1')
+    first, *_ = build("csv", DecoderOptions()).decode(key(column("id", "INT")), b'"I","a","shop",5,1\r\n')
     return isinstance(first, Bootstrap) and first.version.key == ()
 
 
 def _file_zone(_folder: Path) -> bool:
     """The text of the cell is the same, and is read in the zone of the options."""
-    row = b'"I","a","shop",5,"2020-01-01 00:00:00"'
+    row = b'"I","a","shop",5,"2020-01-01 00:00:00"\r\n'
     stamp = changes(row, column("t", "TIMESTAMP"))[0].after
     return (
         stamp == {"t": "2020-01-01 00:00:00"} and build("csv", DecoderOptions("Asia/Tokyo")).wire.zone == "Asia/Tokyo"
@@ -266,14 +266,14 @@ PROOFS: Mapping[str, Mapping[str, Proof]] = {
         ),
         "TIMESTAMP is in the zone of the TiCDC server, which changefeed.timezone must name.": _file_zone,
         "Rows of a table with a virtual generated column are refused: they do not show which column they lack.": (
-            _lacks("Expected 6 columns, got 5", b'"I","a","shop",5,1', column("id", "INT"), column("v", "INT"))
+            _lacks("Expected 6 columns, got 5", b'"I","a","shop",5,1\r\n', column("id", "INT"), column("v", "INT"))
         ),
         "Updates of a table without a primary key are refused without output-old-value.": (
-            _lacks("has no primary key", b'"U","a","shop",5,1', column("id", "INT"))
+            _lacks("has no primary key", b'"U","a","shop",5,1\r\n', column("id", "INT"))
         ),
         "TiCDC's new architecture writes decimals, dates, times, bits and JSON without quotes: such files are "
         "refused, and so is output-field-header.": (
-            _lacks("a text without quote", b'"I","a","shop",5,2020-01-01', column("d", "DATE"))
+            _lacks("a text without quote", b'"I","a","shop",5,2020-01-01\r\n', column("d", "DATE"))
         ),
     },
 }
