@@ -327,6 +327,63 @@ def test_a_load_leaves_a_gap_that_is_shown(make: Make, tmp_path: Path) -> None:
     assert begin_of(world) == tso
 
 
+def test_changes_that_were_set_back_say_what_they_lack(make: Make) -> None:
+    """A table whose changes show an older snapshot is parked; brought back, it has a gap in them, which is shown."""
+    world = keeping(make)
+    world.create("a")
+    world.put("a", 1)
+    first = world.resolve()
+    world.start()
+    own = f"{world.name}__shop.a__changes"
+    (older,) = world.spark.sql(f"SELECT snapshot_id FROM lake.{own}.snapshots").collect()
+    world.put("a", 2)
+    since = world.resolve()
+    world.start()
+    world.spark.sql(f"CALL lake.system.rollback_to_snapshot('{own}', {older.snapshot_id})")
+    world.put("a", 3)
+    world.resolve()
+    world.start()
+    assert "a__changes was rolled back by hand" in str(world.table("a").because)
+    world.obey(f"applier resume -c {world.path} --tables shop.a")
+    world.put("a", 4)
+    world.resolve()
+    world.start()
+    assert world.table("a").state == "in step"
+    assert changes(world) == sent(world) - sent(world, "a", first) + sent(world, "a", since)
+    assert begin_of(world) == since
+
+
+def test_a_gap_is_not_lost_where_a_process_dies(make: Make, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Others drop the changes of a table that was loaded: the load is older than the gap."""
+    world = keeping(make)
+    world.create("a")
+    world.put("a", 1, 2)
+    world.resolve()
+    world.start()
+    world.obey(f"applier park -c {world.path} --tables shop.a --why test")
+    tso = world.resolve()
+    load(world.config, export(tmp_path / "export", tso), (), lambda _: None)
+    world.put("a", 3)
+    since = world.resolve()
+    world.start()
+    assert begin_of(world) == tso
+    world.spark.sql(f"DROP TABLE lake.{world.name}__shop.a__changes")
+    world.put("a", 4)
+    world.resolve()
+
+    def dies(reached: str) -> None:
+        if reached == "commit-sent":
+            raise SystemExit(9)
+
+    with monkeypatch.context() as patch, suppress(SystemExit), world.applier() as pipeline:
+        patch.setattr(failpoints, "reach", dies)
+        Follower(pipeline).turn()
+    assert begin_of(world) == since
+    world.start()
+    assert begin_of(world) == since
+    assert changes(world) == sent(world, "a", since)
+
+
 def begin_of(world: World, table: str = "a") -> int | None:
     """Above which commit ts a table of changes has all; None where it has had all of them."""
     shown = world.spark.sql(f"SHOW TBLPROPERTIES lake.{world.name}__shop.{table}__changes").collect()

@@ -149,8 +149,11 @@ def _begin(targets: TargetTables, batch: Batch, owner: TableName) -> dict[str, s
     if changes is not None and changes.known is not None:
         loaded = None if table is None else LoadRecord.told_by(table.table.properties)
         kept = 0 if table is None else int(table.table.setting(KEPT_FROM) or 0)
-        since = max(kept, 0 if loaded is None else loaded.tso)
-        return {COMPLETE_FROM: str(since)} if since > changes.known.resolved_ts else {}
+        had, begun = changes.known.resolved_ts, int(changes.table.setting(COMPLETE_FROM) or 0)
+        passed = max(kept, 0 if loaded is None else loaded.tso)
+        # Others have set it back: what it had above its stamp then is gone.
+        since = passed if passed > had else had if changes.rolled_back is not None else 0
+        return {COMPLETE_FROM: str(since)} if since > begun else {}
     whole = targets.records.known(owner)
     # One that has had rows, and may have none now, has had changes: others have dropped them, or none were kept.
     if whole is not None and whole.is_live and (table is None or table.head is None):
