@@ -3,6 +3,12 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute
+
+pc: Any = pyarrow.compute
 
 LOGICAL_BITS = 18
 
@@ -32,3 +38,10 @@ def age(tso: int, now_ms: int) -> float:
 def wall_clock(tso: int) -> datetime:
     """Wall clock of a TSO, in UTC."""
     return datetime.fromtimestamp(unix_ms(tso) / 1000, tz=UTC)
+
+
+def times(stamps: pa.ChunkedArray[pa.Int64Scalar]) -> pa.ChunkedArray[Any]:
+    """The times of some TSO, in whole milliseconds: NULL where there is none."""
+    milliseconds = pc.shift_right(stamps, pa.scalar(LOGICAL_BITS, pa.int64()))
+    found: pa.ChunkedArray[Any] = milliseconds.cast(pa.timestamp("ms", tz="UTC")).cast(pa.timestamp("us", tz="UTC"))
+    return found

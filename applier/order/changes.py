@@ -14,7 +14,7 @@ from applier.changefeed.event import Image, Op, RowChange
 from applier.changefeed.history import COMMIT_TIME, COMMIT_TS, IMAGE, OP, changes_version
 from applier.changefeed.row_block import ColumnBlock, Ints
 from applier.changefeed.table import TableVersion
-from applier.changefeed.ts import LOGICAL_BITS
+from applier.changefeed.ts import times
 from applier.order.latest import last_per_key, numbers
 from applier.order.reduce import KEYED_SCHEMA, WireValues, block_rows, data_of, table_of, values_of
 
@@ -82,10 +82,9 @@ class ChangeBlocks:
 def as_changes(rows: pa.Table, version: TableVersion) -> tuple[TableVersion, pa.Table]:
     """Typed images as rows of the table of changes, each once, and the version that they are written in."""
     own = changes_version(version)
-    milliseconds = pc.shift_right(rows["\0ts"], pa.scalar(LOGICAL_BITS, pa.int64()))
-    columns = {
+    columns: dict[str, Any] = {
         COMMIT_TS: rows["\0ts"],
-        COMMIT_TIME: milliseconds.cast(pa.timestamp("ms", tz="UTC")).cast(pa.timestamp("us", tz="UTC")),
+        COMMIT_TIME: times(rows["\0ts"]),
         OP: _OPS.take(rows["\0op"].combine_chunks()),
         IMAGE: _IMAGES.take(rows["\0present"].combine_chunks().cast(pa.int8())),
     }

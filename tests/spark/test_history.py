@@ -327,6 +327,43 @@ def test_a_load_leaves_a_gap_that_is_shown(make: Make, tmp_path: Path) -> None:
     assert begin_of(world) == tso
 
 
+def test_a_load_without_rows_leaves_a_gap_too(make: Make, tmp_path: Path) -> None:
+    """A row came and went while its table was parked: the load brings none, and no change was kept."""
+    world = keeping(make)
+    world.create("a")
+    world.resolve()
+    world.start()
+    world.obey(f"applier park -c {world.path} --tables shop.a --why test")
+    world.put("a", 1)
+    world.put("a", 1, op="DELETE")
+    tso = world.resolve()
+    folder = export(tmp_path / "export", tso)
+    (tmp_path / "export" / "shop.a.000000000.csv").unlink()
+    load(world.config, folder, (), lambda _: None)
+    last = world.ts
+    world.put("a", 7)
+    world.resolve()
+    world.start()
+    assert changes(world) == sent(world, "a", last)
+    assert begin_of(world) == tso
+
+
+def test_a_table_comes_back_with_its_first_changes(make: Make) -> None:
+    """It was parked before it had any: the job that brings it back makes the table of changes where readers see it."""
+    world = keeping(make)
+    made = world.create("a")
+    world.resolve()
+    world.start()
+    world.obey(f"applier park -c {world.path} --tables shop.a --why test")
+    world.put("a", 1, 2)
+    world.put("a", 1, op="UPDATE", v="x")
+    world.resolve()
+    world.obey(f"applier resume -c {world.path} --tables shop.a")
+    world.start()
+    assert changes(world) == sent(world)
+    assert (world.table("a").state, begin_of(world)) == ("in step", made)
+
+
 def test_changes_that_were_set_back_say_what_they_lack(make: Make) -> None:
     """A table whose changes show an older snapshot is parked; brought back, it has a gap in them, which is shown."""
     world = keeping(make)

@@ -146,20 +146,24 @@ def _begin(targets: TargetTables, batch: Batch, owner: TableName) -> dict[str, s
     """Above which commit ts a table of changes has all, where this commit begins it late, or passes over a load."""
     table, changes = targets.writer(owner), targets.writer(batch.name)
     applied = 0 if table is None or table.known is None else table.known.resolved_ts
+    passed = 0 if table is None else _passed(table)
     if changes is not None and changes.known is not None:
-        loaded = None if table is None else LoadRecord.told_by(table.table.properties)
-        kept = 0 if table is None else int(table.table.setting(KEPT_FROM) or 0)
         had, begun = changes.known.resolved_ts, int(changes.table.setting(COMPLETE_FROM) or 0)
-        passed = max(kept, 0 if loaded is None else loaded.tso)
         # Others have set it back: what it had above its stamp then is gone.
         since = passed if passed > had else had if changes.rolled_back is not None else 0
         return {COMPLETE_FROM: str(since)} if since > begun else {}
     whole = targets.records.known(owner)
     # One that has had rows, and may have none now, has had changes: others have dropped them, or none were kept.
     if whole is not None and whole.is_live and (table is None or table.head is None):
-        return {}
+        return {COMPLETE_FROM: str(passed)} if passed else {}
     # Without rows of before nothing shows where the feed began.
     return {COMPLETE_FROM: str(applied or min(part.first_ts or 0 for part in batch.parts) - 1)}
+
+
+def _passed(table: TableWriter) -> int:
+    """The commit ts up to which changes of a table were not kept, or came with a load; 0 where there are none such."""
+    loaded = LoadRecord.told_by(table.table.properties)
+    return max(int(table.table.setting(KEPT_FROM) or 0), 0 if loaded is None else loaded.tso)
 
 
 def _committed(targets: TargetTables, item: Prepared, *, is_complete: bool) -> CommitWork | None:

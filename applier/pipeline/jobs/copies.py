@@ -226,12 +226,15 @@ class Copies:
         return is_same and clone.has_shown(copy, table)
 
     def _make(self, identifier: tuple[str, ...], columns: pa.Schema, **options: Any) -> Table:
-        """A table that begins anew keeps its identity: its copy gets other columns, and no rows.
+        """A table that begins anew keeps its identity: its copy gets other columns, and no rows. A table of changes, which
+        readers see, is made where it is.
 
         Raises:
             CopyOutdated: The table does not begin here: made anew, its copy would lack all rows of before.
         """
         catalog, name = self.main.catalog, self._origins.pop(identifier, None)
+        if identifier[:-1] != tuple(self.settings.route.split(".")[:-1]):
+            return catalog.create(identifier, columns, **options)
         if name is None:
             raise CopyOutdated(f"Copy {'.'.join(identifier)} is gone, so its table is brought back anew")
         table = catalog.load(self.main.identifier(name))

@@ -14,7 +14,7 @@ import pyarrow.compute
 from applier.changefeed.change_batch import Provenance
 from applier.changefeed.event import Op
 from applier.changefeed.table import fold
-from applier.changefeed.ts import LOGICAL_BITS
+from applier.changefeed.ts import times
 from applier.config.table_layout import DELETED_AT
 from applier.errors import TableMismatch
 from applier.sink.format.types import ADDED_COLUMNS, DOC, METADATA_TYPES, Chunks, TableSchema, repeated
@@ -81,9 +81,7 @@ def _stamps(made: Provenance) -> Chunks:
 
 
 def _times(made: Provenance) -> Chunks:
-    milliseconds = pc.shift_right(_stamps(made), pa.scalar(LOGICAL_BITS, pa.int64()))
-    found: Chunks = milliseconds.cast(pa.timestamp("ms", tz="UTC")).cast(pa.timestamp("us", tz="UTC"))
-    return found
+    return times(_stamps(made))
 
 
 def _deletes(made: Provenance) -> Chunks:
