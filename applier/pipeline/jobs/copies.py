@@ -62,9 +62,11 @@ class Copies:
     job: str
     route: str = ""
     targets: TargetTables = field(init=False)
+    _namespace: tuple[str, ...] = field(init=False)
     _origins: dict[tuple[str, ...], TableName] = field(default_factory=dict, init=False)
 
     def __post_init__(self) -> None:
+        self._namespace = tuple(self.settings.route.split(".")[:-1])
         self.targets = replace(
             self.main,
             maker=replace(self.main.maker, create=self._make, settings=self.settings),
@@ -226,14 +228,14 @@ class Copies:
         return is_same and clone.has_shown(copy, table)
 
     def _make(self, identifier: tuple[str, ...], columns: pa.Schema, **options: Any) -> Table:
-        """A table that begins anew keeps its identity: its copy gets other columns, and no rows. A table of changes, which
-        readers see, is made where it is.
+        """A table that begins anew keeps its identity: its copy gets other columns, and no rows. A table of
+        changes, which readers see, is made in its own place.
 
         Raises:
             CopyOutdated: The table does not begin here: made anew, its copy would lack all rows of before.
         """
         catalog, name = self.main.catalog, self._origins.pop(identifier, None)
-        if identifier[:-1] != tuple(self.settings.route.split(".")[:-1]):
+        if identifier[:-1] != self._namespace:
             return catalog.create(identifier, columns, **options)
         if name is None:
             raise CopyOutdated(f"Copy {'.'.join(identifier)} is gone, so its table is brought back anew")

@@ -33,7 +33,7 @@ A = TableName("shop", "a")
 def copies(found: Any = None, *, identity: str = "of-a", is_stamped: bool = True) -> Copies:
     """Those of job `ab`; the catalog has this table under every name of readers, and no copy."""
     made: Any = object.__new__(Copies)
-    made.job, made._origins = "ab", {}
+    made.job, made._namespace, made._origins = "ab", ("jobs",), {}
     writer = MagicMock()
     writer.table.identity, writer.table.has_snapshot = identity, lambda snapshot: snapshot == -7
     writer.known = object() if is_stamped else None
