@@ -133,12 +133,13 @@ def test_ddl_that_would_show_or_need_an_excluded_column_parks_its_table(make: Ma
 
 
 def test_a_key_column_cannot_be_excluded(make: Make) -> None:
-    """Its table is parked, by a name that says which key of the configuration to correct."""
+    """Its table is parked, also by a start that tries again, and says which key of the configuration to correct."""
     world = make()
     ask(world, "ID")
     world.create("a")
     world.put("a", 1)
     world.resolve()
+    world.start()
     world.start()
     line = world.table("a")
     assert line.state == "parked"

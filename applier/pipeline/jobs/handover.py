@@ -37,14 +37,16 @@ class Handover:
     def parked(self, members: Members) -> None:
         """Hand over tables with a change that cannot be applied: they are true up to it, and parked again.
 
-        A table that was read again from its CREATE TABLE on may come less far than it was: then it stays as it is.
+        A table that was read again from its CREATE TABLE on may come less far than it was, or not be made at all: then
+        it stays as it is.
         """
         found = {own: known for own, known in self.state.completeness.items() if known.is_parked and own in members}
         if not found:
             return
         for own, known in found.items():
             name, states = members[own], self.main.state.completeness
-            if known.since < states[name].since:
+            is_made = known.position is None or known.position.version is not None
+            if known.since < states[name].since or not is_made:
                 states[name] = replace(states[name], is_due=False, reason=known.reason)
                 leave_out(self.state, own)
                 continue
