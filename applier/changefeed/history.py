@@ -1,4 +1,5 @@
-"""The table of changes that a table may have beside it: a row for each image of each change, and none goes again.
+"""The table of changes that a table may have beside it: a row for each image of each change, which stays for good or
+for some days.
 
 It has the columns of its table, and those that say which change an image is of. At one commit ts a key has one row
 before and one row behind at the most, so that these, the key and the image name an image, also where it is sent again.
@@ -9,6 +10,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from applier.changefeed.table import Column, ColumnType, TableName, TableVersion, fold
+from applier.changefeed.ts import from_unix_ms, unix_ms
 
 SUFFIX = "__changes"
 """How the name of a table of changes ends, upstream's and that of the Iceberg table."""
@@ -27,7 +29,9 @@ KEPT_FROM = "applier-changes-kept-from"
 """Property of a table: the commit ts above which its changes are kept without a gap; "" while they are not."""
 
 COMPLETE_FROM = "applier-changes-from"
-"""Table property: the commit ts above which it has every change of its table; absent where it has had all of them."""
+"""Table property: the commit ts above which it has every change of its table; absent where it has all of them."""
+
+_DAY_MS = 86_400_000
 
 
 def changes_of(name: TableName) -> TableName:
@@ -50,6 +54,16 @@ def changes_version(version: TableVersion) -> TableVersion:
         indexes=(),
         handle_key=(COMMIT_TS, *version.key, IMAGE),
     )
+
+
+def first_day(resolved_ts: int, days: int) -> int:
+    """The first day, since 1970 in UTC, whose changes stay at a resolved ts where those that are older by `days` go."""
+    return unix_ms(resolved_ts) // _DAY_MS - days
+
+
+def before(day: int) -> int:
+    """The commit ts above which are the changes of a day, since 1970 in UTC, and of all later ones."""
+    return from_unix_ms(day * _DAY_MS) - 1
 
 
 def taken(version: TableVersion) -> list[str]:

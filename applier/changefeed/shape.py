@@ -38,6 +38,7 @@ class Shape:
         secret: That key.
         history: Whether a table of changes is kept beside it.
         keeps_old: Whether that has the old row of each update as well.
+        history_days: For how many days that keeps a change; None for good.
     """
 
     pattern: str = field(default="", compare=False)
@@ -53,6 +54,7 @@ class Shape:
     secret: bytes = field(default=b"", compare=False, repr=False)
     history: bool = field(default=False, compare=False)
     keeps_old: bool = field(default=False, compare=False)
+    history_days: int | None = field(default=None, compare=False)
 
     @property
     def filter(self) -> RowFilter | None:

@@ -32,6 +32,7 @@ _OTHERS = {
     Fate.HAD: ("row", "sent again"),
     Fate.LEFT_OUT: ("row", "left out"),
     Fate.DOUBTED: ("row", "too late"),
+    "days": ("day", "of changes removed"),
     "compacted": ("file", "rewritten"),
     "vectors": ("deletion vector", "removed"),
     "manifests": ("manifest", "merged"),

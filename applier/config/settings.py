@@ -52,7 +52,7 @@ _EXAMPLES = {
 }
 
 Policy = Literal["apply", "ignore", "stop"]
-UpkeepTask = Literal["compact", "manifests", "expire", "orphans"]
+UpkeepTask = Literal["changes", "compact", "manifests", "expire", "orphans"]
 
 
 class CatalogSection(Section):
@@ -125,8 +125,8 @@ class MaintenanceSection(Section):
     """Upkeep of the tables, beside the steps."""
 
     tasks: tuple[UpkeepTask, ...] = get_args(UpkeepTask)
-    """What is done: small files and dead rows are compacted, manifests brought together, old snapshots expired, orphan
-    files removed. An empty list leaves all of it to you."""
+    """What is done: days of changes beyond `history_days` are removed, small files and dead rows compacted, manifests
+    brought together, old snapshots expired, orphan files removed. An empty list leaves all of it to you."""
     share: Annotated[float, Field(gt=0, le=1)] = 0.1
     """Share of wall time that it may take; a table that is a tenth beyond a limit does not wait for it."""
     pause_seconds: Annotated[float, Field(gt=0)] = 0.5
@@ -174,6 +174,8 @@ class RunSection(Section):
             refuse({"heartbeat_seconds": what})
         return self
 
+
+_NOT_MAINTAINED = 'is what the task "changes" goes by: add it to maintenance.tasks, or remove history_days'
 
 _NO_WATERMARK = 'needs changefeed.order = "resolved": without watermarks, nothing shows which changes a table has'
 
@@ -320,6 +322,9 @@ class Config(Section):
         if self.changefeed.order == "offset":
             kept = [key for key, section in self.tables.layouts.items() if section.history]
             problems |= dict.fromkeys([f"tables.{key}.history" for key in kept], _NO_WATERMARK)
+        if "changes" not in self.maintenance.tasks:
+            kept = [key for key, section in self.tables.layouts.items() if section.history_days is not None]
+            problems |= dict.fromkeys([f"tables.{key}.history_days" for key in kept], _NOT_MAINTAINED)
         if kafka is not None and kafka.lacks_login and not self._java_has_login:
             problems["source.kafka.kafka.sasl.jaas.config"] = _LOGIN_MISSING
         refuse(problems)

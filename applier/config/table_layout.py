@@ -6,7 +6,7 @@ import re
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Annotated, Literal
 
 from pydantic import Field, model_validator
 
@@ -185,6 +185,9 @@ class LayoutSection(Section):
     """Keep every change of these tables in an append-only table beside each, `TABLE__changes` (docs/shapes.md): the row
     behind each change, and the row that a delete removes; with `images`, the old row of each update as well. It is for
     tables with a key, in resolved order. Default: none is kept."""
+    history_days: Annotated[int, Field(ge=1)] | None = None
+    """Days for which `TABLE__changes` keeps a change, counted back from the resolved ts of that table: the task
+    `changes` of `[maintenance]` removes older ones by whole days in UTC, for good. Default: every change stays."""
 
     @model_validator(mode="after")
     def _check(self) -> LayoutSection:
@@ -208,6 +211,8 @@ class LayoutSection(Section):
             problems["deletes"] = "is soft, and `where` deletes rows that upstream has: leave one of the two out"
         if self.history and (self.where or self.deletes == "soft"):
             problems["history"] = "keeps every change, and does not go with `where` or soft `deletes`: leave one out"
+        if self.history_days is not None and not self.history:
+            problems["history_days"] = "counts the days of the changes that `history` keeps: set that, or remove it"
         refuse(problems)
         return self
 
@@ -254,4 +259,5 @@ class LayoutSection(Section):
             secret=secret,
             history=self.history is not None,
             keeps_old=self.history == "images",
+            history_days=self.history_days,
         )

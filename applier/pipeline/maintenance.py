@@ -6,10 +6,11 @@ import math
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
 from applier.changefeed.checkpoint import Checkpoint
+from applier.changefeed.table import TableName
 from applier.config.settings import MaintenanceSection
 from applier.errors import ApplierError, CheckpointConflict
 from applier.pipeline.tables.target_tables import TargetTables
@@ -93,6 +94,7 @@ class _Memory:
         head: Its head at the last look.
         commits: Looks that found another head.
         snapshots: Those that it keeps, at least: as last read, and one for each head since.
+        first_day: That of `Upkeep` at the last look.
         next_look: When to look at what only time changes; 0 before the first look.
         rests_until: When maintenance may be tried again.
         turns: Number of the unit of work that it had last, by task; the table that waited longest comes first.
@@ -104,6 +106,7 @@ class _Memory:
     head: int | None = None
     commits: int = 0
     snapshots: int = 0
+    first_day: int = 0
     next_look: float = 0.0
     rests_until: float = 0.0
     turns: dict[Task, int] = field(default_factory=dict)
@@ -117,6 +120,8 @@ class _Memory:
         self.commits += has_moved
         if has_moved and "compact" in settings.tasks and (worn := upkeep.worn) >= 1:
             self.due["compact"] = worn
+        if upkeep.first_day > self.first_day:
+            self.first_day, self.due["changes"] = upkeep.first_day, 1.0
         is_turn = (has_moved and self.commits % LOOK_COMMITS == 0) or is_time
         if is_turn and upkeep.has_many_manifests:
             self.due["manifests"] = 1.0
@@ -205,12 +210,12 @@ class Maintenance:
         for counts in self._taken_in(parked):
             done.update(counts)
             end = self.clock() + self.settings.pause_seconds
-        for upkeep, memory in self._waiting(parked):
+        for upkeep, memory in self._waiting(parked, _days_kept(self.targets, checkpoint.tables)):
             # What waited longest comes first, or a task that is always due would keep the others waiting.
             for task in sorted(self.settings.tasks, key=lambda task: memory.turns.get(task, 0)):
                 if task not in memory.due or (memory.due[task] < OVERDUE and not self._budget.allows()):
                     continue
-                is_beside = task != "manifests" and not (task == "compact" and memory.takes_turn)
+                is_beside = task in ("expire", "orphans") or (task == "compact" and not memory.takes_turn)
                 if is_beside:
                     if len(self._running()) < UNITS:
                         self._begin(task, upkeep, memory, checkpoint)
@@ -250,13 +255,15 @@ class Maintenance:
             if writer.head is not None and writer.known is not None and identifier not in parked
         }
 
-    def _waiting(self, parked: frozenset[tuple[str, ...]]) -> list[tuple[Upkeep, _Memory]]:
+    def _waiting(
+        self, parked: frozenset[tuple[str, ...]], days: Mapping[tuple[str, ...], int]
+    ) -> list[tuple[Upkeep, _Memory]]:
         """Tables for which something is due and nothing under way, those first that waited longest."""
         now, found = self.clock(), []
         under_way = {unit.identifier for unit in self._units}
         self.behind.clear()
         for identifier, writer in self._writers(parked).items():
-            upkeep = Upkeep(writer, self._limits, self._neighbours)
+            upkeep = Upkeep(writer, self._limits, self._neighbours, days=days.get(identifier))
             memory = self._memories.setdefault(identifier, _Memory())
             memory.look(upkeep, self.settings, now)
             self._say_behind(identifier, memory)
@@ -356,7 +363,7 @@ class Maintenance:
         self.targets.confirm()
         counts, memory.takes_turn = None, False
         try:
-            counts = upkeep.compact() if task == "compact" else upkeep.rewrite_manifests()
+            counts = _unit_of(task, upkeep)()
         except CheckpointConflict:
             raise
         except ApplierError as error:
@@ -389,6 +396,19 @@ class Maintenance:
     def _follow(self, writer: TableWriter) -> None:
         if writer.table.identifier in self.targets.snapshots:
             self.targets.follow(writer)
+
+
+def _days_kept(targets: TargetTables, names: Iterable[TableName]) -> dict[tuple[str, ...], int]:
+    """For how many days the changes of tables are kept, by where these are; without those that are kept for good."""
+    rules = targets.maker.rules
+    found = ((rules.shape_of(name).history_days, rules.changes(name)) for name in names if rules.shapes)
+    return {targets.identifier(own): days for days, own in found if days is not None and own is not None}
+
+
+def _unit_of(task: Task, upkeep: Upkeep) -> Callable[[], Counts]:
+    """What is done while no step is under way."""
+    in_turn = {"changes": upkeep.drop_days, "compact": upkeep.compact, "manifests": upkeep.rewrite_manifests}
+    return in_turn[task]
 
 
 def _takes_turn(unit: _Unit, counts: Counts | None) -> bool:

@@ -8,10 +8,13 @@ from collections import Counter
 from collections.abc import Callable
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
+from datetime import date
+from functools import partial
 from typing import Any, Literal, TypeAlias, TypeVar, cast
 
 from pyroaring import BitMap64
 
+from applier.changefeed import history
 from applier.runtime import failpoints
 from applier.runtime.logs import logger
 from applier.sink.commit.stamp import Stamp
@@ -21,6 +24,7 @@ from applier.sink.iceberg import orphans
 from applier.sink.iceberg.commit import commit
 from applier.sink.iceberg.files import DataFile, JavaStorage
 from applier.sink.iceberg.orphans import Neighbours
+from applier.sink.iceberg.table import Table
 from applier.sink.write import merge as merging
 from applier.sink.write.file_groups import bytes_of
 from applier.sink.write.file_index import FileIndex, read_index
@@ -28,11 +32,11 @@ from applier.sink.write.file_writer import TARGET_BYTES
 from applier.sink.write.merge import Merge
 from applier.sink.write.table_writer import TableWriter
 
-Task = Literal["compact", "manifests", "expire", "orphans"]
+Task = Literal["changes", "compact", "manifests", "expire", "orphans"]
 
 Counts: TypeAlias = dict[str, int]
-"""What a unit of work did: `compacted` data files, `vectors` (delete files) that are gone, `manifests` that were
-brought together, `expired` snapshots, `orphans` removed."""
+"""What a unit of work did: `days` of changes that are gone, `compacted` data files, `vectors` (delete files) that are
+gone, `manifests` that were brought together, `expired` snapshots, `orphans` removed."""
 
 Dead: TypeAlias = dict[str, tuple[frozenset[tuple[str, Any]], BitMap64]]
 """Dead positions by path of a data file, and the identities of the delete files that they are of."""
@@ -141,12 +145,13 @@ class Upkeep:
 
     Every method may raise CheckpointConflict, if a newer applier holds the table, and TransientError, after which the
     table shows the same rows as before. Without the neighbours, the tables of the catalog, orphans of a table whose
-    location applier did not choose are left alone.
+    location applier did not choose are left alone. A table of changes keeps them for some days; for good with None.
     """
 
     writer: TableWriter
     limits: Thresholds
     neighbours: Neighbours | None = None
+    days: int | None = None
 
     @property
     def worn(self) -> float:
@@ -158,6 +163,12 @@ class Upkeep:
     def snapshots(self) -> int:
         """Snapshots that the table keeps, as last read."""
         return iceberg.snapshot_count(self.writer.table)
+
+    @property
+    def first_day(self) -> int:
+        """The first day, since 1970 in UTC, whose changes stay, by the clock of the feed alone; 0 where all do."""
+        known = self.writer.known
+        return 0 if self.days is None or known is None else history.first_day(known.resolved_ts, self.days)
 
     @property
     def has_many_manifests(self) -> bool:
@@ -245,6 +256,27 @@ class Upkeep:
             return {"compacted": done.data_files, "vectors": done.delete_files}
 
         return self._fenced(rewrite)
+
+    def drop_days(self) -> Counts:
+        """Drop the files of whole days of changes before the first one that stays; no file is written anew.
+
+        The commit that takes them out also says from where on the table has all.
+        """
+        table = self.writer.table
+
+        def drop(stamp: Stamp, head: int) -> Counts:
+            first = self.first_day
+            old = partial(_before, table, first)
+            gone = old(read_index(str(table), head, (), table.scan))
+            if not gone:
+                return {}
+            since = max(history.before(first), int(table.setting(history.COMPLETE_FROM) or 0))
+            self.writer.drop(old, replace(stamp, extra={history.COMPLETE_FROM: str(since)}))
+            # The stamp of the commit lacks what the table says beside its progress.
+            self.writer.reload()
+            return {"days": len({str(file.partition) for file in gone})}
+
+        return self._fenced(drop)
 
     def rewrite_manifests(self) -> Counts:
         """Bring all manifests of data files together."""
@@ -354,6 +386,24 @@ class Upkeep:
 
 def _identities(file: DataFile) -> frozenset[tuple[str, Any]]:
     return frozenset(map(merging.identity, file.deletes))
+
+
+def _before(table: Table, first: int, files: FileIndex) -> list[DataFile]:
+    """Files of changes that all are of days, since 1970, before the first one: those that are partitioned by day."""
+    day = next((field.id for field in table.schema.fields if field.name == history.COMMIT_TIME), None)
+    places = {
+        spec["spec-id"]: place
+        for spec in table.specs_json
+        for place, part in enumerate(spec["fields"])
+        if (part["source-id"], part["transform"]) == (day, "day")
+    }
+    found = [indexed.file for indexed in files.files.values() if indexed.file.spec_id in places]
+    days = ((file, file.partition[places[file.spec_id]]) for file in found)
+    return [file for file, text in days if text is not None and _number(text) < first]
+
+
+def _number(day: str) -> int:
+    return (date.fromisoformat(day) - date(1970, 1, 1)).days
 
 
 def properties_of_new(*, is_far: bool) -> dict[str, str]:

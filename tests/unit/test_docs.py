@@ -291,7 +291,7 @@ def test_every_field_of_the_status_line_is_explained() -> None:
     """The page on output has each field, of a feed with and without a watermark."""
     page = (_ROOT / "docs/output.md").read_text(encoding="utf-8")
     policies = ("had", "left_out", "doubted", "zero_dates", "dead_letters")
-    notes = dict.fromkeys((*policies, "compacted", "vectors", "manifests", "expired", "orphans"), 1)
+    notes = dict.fromkeys((*policies, "days", "compacted", "vectors", "manifests", "expired", "orphans"), 1)
     stages = dict.fromkeys(("maintain", "plan", "read", "decode", "apply", "checkpoint"), 0.0)
     for resolved_ts in (1 << 40, 0, None):
         line = logs.StatusLine(1, resolved_ts, 0, 0, 0, 0, 0, 0, stages, notes)

@@ -30,7 +30,7 @@ from applier.sink.commit.stamp import CHANGEFEED, RESOLVED_TS, Stamp, read
 from applier.sink.control.tables import CHECKPOINTS
 from applier.watch.compose import Facts, compose, dropped_table, empty, in_cut
 from applier.watch.progress import TableHead, moved, table_progress, with_records
-from applier.watch.report import DroppedTable, StatusReport, Trouble, spark_name
+from applier.watch.report import DroppedTable, StatusReport, Trouble, iso_of, spark_name
 
 
 def rollback(name: TableName, table: LakeTable, cut: int | None, known: Stamp | None, config: Config) -> Trouble | None:
@@ -133,10 +133,15 @@ def _late_changes(lake: Lake, last: Checkpoint, config: Config) -> list[Trouble]
     with ThreadPoolExecutor(_THREADS) as pool:
         found = [table for table in pool.map(lake.table, owners) if table is not None]
     return [
-        Trouble(f"Table {table} has the changes above commit ts {since}, and may lack earlier ones.", table=str(name))
+        Trouble(f"Table {table} {_reach(int(since), config.type_rules.shape_of(name).history_days)}", table=str(name))
         for name, table in ((owners[table.identifier], table) for table in found)
         if (since := table.properties.get(COMPLETE_FROM)) is not None
     ]
+
+
+def _reach(since: int, days: int | None) -> str:
+    removed = "" if days is None else f": those of days more than history_days = {days} back are removed"
+    return f"has the changes above commit ts {since} ({iso_of(since + 1)}), and may lack earlier ones{removed}."
 
 
 def _places(last: Checkpoint, config: Config) -> list[tuple[TableName, tuple[str, ...]]]:

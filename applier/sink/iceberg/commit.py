@@ -22,6 +22,7 @@ class Change:
         deletes: New delete files.
         replaced: Deletion vectors that `deletes` take the place of, or delete files that go with `rewritten`.
         rewritten: Data files whose living rows are in `rows`: the table shows the same rows as before.
+        dropped: Data files that go with their rows; nothing else changes.
         touched: Paths of the data files that `deletes` refer to; all must still be in the table.
         truncate: Remove every row that is in the table.
         replace: `rows` take the place of every row that is in the table.
@@ -36,6 +37,7 @@ class Change:
     deletes: Sequence[DeleteFile] = ()
     replaced: Sequence[DeleteFile] = ()
     rewritten: Sequence[DataFile] = ()
+    dropped: Sequence[DataFile] = ()
     touched: Sequence[str] = ()
     truncate: bool = False
     replace: bool = False
@@ -97,6 +99,7 @@ def _described(change: Change, expected: int | None, after: int) -> str:
             "deletes": [file.json for file in change.deletes],
             "replaced": [file.json for file in change.replaced],
             "rewritten": [file.place for file in change.rewritten],
+            "dropped": [file.place for file in change.dropped],
             "touched": list(change.touched),
             "truncate": change.truncate,
             "replace": change.replace,

@@ -53,6 +53,7 @@ class CommitWork:
         lacking: Properties that the commit sets if it does not, and need not.
         unset: Properties that the commit removes.
         truncates: All rows go.
+        dropped: Data files that go with their rows.
         start: When it began, by `time.perf_counter`.
         seconds: Wall seconds that it took, once it is made.
         snapshot_id: The snapshot, once it is made.
@@ -67,6 +68,7 @@ class CommitWork:
     lacking: Mapping[str, str] = field(default_factory=dict)
     unset: Sequence[str] = ()
     truncates: bool = False
+    dropped: Sequence[DataFile] = ()
     start: float = field(default_factory=time.perf_counter)
     seconds: float = 0.0
     snapshot_id: int = -1
@@ -94,6 +96,7 @@ class CommitWork:
             replaced=self.deletes.replaced,
             touched=list(self.deletes.state),
             truncate=self.truncates,
+            dropped=self.dropped,
             summary=stamp.summary(),
             properties={**stamp.entries(), **own_columns(table), **lacking},
             schema_id=self.schema_id,
@@ -196,9 +199,9 @@ class TableWriter:
             yield self._attempt(attempt, work, stamp)
         work.snapshot_id, work.seconds = self._committer.made, time.perf_counter() - work.start
         OUTAGES.worked("lake")
-        index = self._index
         # Of a commit that came late the files are not those of the newest attempt.
-        if index is None or index.snapshot_id != work.base or work.truncates or self._committer.is_late:
+        index, is_other = self._index, work.truncates or work.dropped or self._committer.is_late
+        if is_other or index is None or index.snapshot_id != work.base:
             self._index = None
         else:
             index.advance(work.snapshot_id, work.rows or (), work.deletes.state)
@@ -301,6 +304,14 @@ class TableWriter:
     def truncate(self, stamp: Stamp) -> CommitWork:
         """Remove every row."""
         return self._commit(CommitWork(truncates=True), stamp)
+
+    def drop(self, chosen: Callable[[FileIndex], Sequence[DataFile]], stamp: Stamp) -> CommitWork:
+        """Remove whole data files with their rows: a change of metadata."""
+
+        def stage(work: CommitWork) -> None:
+            work.dropped = chosen(self._index_of(work, ()))
+
+        return self._commit(CommitWork(), stamp, stage)
 
     def append(self, rows: Staged, stamp: Stamp) -> CommitWork:
         """Add rows that replace none.

@@ -8,7 +8,7 @@ import pytest
 
 from applier.changefeed.table import TableName
 from applier.config.settings import parse
-from applier.config.table_layout import PartitionField, SortField, TableLayout
+from applier.config.table_layout import LayoutSection, PartitionField, SortField, TableLayout
 from applier.config.tables import TablesSection
 from tests.unit.config.test_settings import minimal, problems
 
@@ -114,6 +114,8 @@ def test_a_pattern_without_quotes_is_explained() -> None:
         ({"where": "a = 1", "deletes": "soft"}, "deletes: is soft, and `where` deletes rows that upstream has"),
         ({"where": "a = 1", "history": "changes"}, "history: keeps every change, and does not go with `where` or soft"),
         ({"deletes": "soft", "history": "images"}, "history: keeps every change, and does not go with `where` or soft"),
+        ({"history_days": 3}, "history_days: counts the days of the changes that `history` keeps: set that, or remove"),
+        ({"history": "changes", "history_days": 0}, "history_days: must be greater than or equal to 1"),
     ],
 )
 def test_malformed_layouts_are_refused_when_the_file_is_read(section: dict[str, Any], problem: str) -> None:
@@ -121,6 +123,24 @@ def test_malformed_layouts_are_refused_when_the_file_is_read(section: dict[str, 
     (found,) = problems(minimal(tables={"shop.*": section}))
     assert found.startswith("tables.shop.*.")
     assert problem in found
+
+
+def test_days_that_no_task_removes_are_refused() -> None:
+    """A key that would do nothing, with the way out."""
+    section = {"history": "changes", "history_days": 3}
+    (found,) = problems(minimal(tables={"shop.*": section}, maintenance={"tasks": ["compact"]}))
+    assert found == (
+        'tables.shop.*.history_days: is what the task "changes" goes by: add it to maintenance.tasks, or remove '
+        "history_days."
+    )
+    parse(minimal(tables={"shop.*": section}, maintenance={"tasks": ["changes"]}))
+
+
+def test_other_days_are_no_other_shape() -> None:
+    """A living table follows."""
+    one, other = (LayoutSection(history="changes", history_days=days).shape("") for days in (3, 4))
+    assert (one, one.record) == (other, other.record)
+    assert (one.history_days, other.history_days) == (3, 4)
 
 
 @pytest.mark.parametrize(

@@ -3,13 +3,17 @@ from __future__ import annotations
 import itertools
 import threading
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from applier.changefeed.checkpoint import Checkpoint, Cut, Holder, Lease
+from applier.changefeed.filter import TablePattern
+from applier.changefeed.shape import Shape
+from applier.changefeed.table import TableName
+from applier.changefeed.types import TypeRules
 from applier.config.settings import MaintenanceSection
 from applier.errors import CheckpointConflict, TransientError
 from applier.pipeline import maintenance
@@ -47,6 +51,7 @@ class FakeTable:
     is_plain: bool = True
     fits: bool = True
     uuid: str = "u"
+    first_day: int = 0
 
     @property
     def worn(self) -> float:
@@ -82,6 +87,7 @@ class FakeUpkeep:
     limits: object
     neighbours: object = None
     dead_positions: dict[str, Any] = field(default_factory=dict)
+    days: int | None = None
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self.writer.table, name)
@@ -105,6 +111,10 @@ class FakeUpkeep:
         self.writer.table.unit("by iceberg")
         self.writer.table.units -= 1
         return {"compacted": 5} if self.units >= 0 else {}
+
+    def drop_days(self) -> dict[str, int]:
+        """Do one unit."""
+        return {"days": self.writer.table.unit(f"drop what is older than {self.days} days")}
 
     def rewrite_manifests(self) -> dict[str, int]:
         """Do one unit."""
@@ -131,6 +141,7 @@ class Lake:
     feed: Any = field(default_factory=lambda: SimpleNamespace(name="shop", epoch=1))
     confirm: Callable[[], None] = lambda: None
     parked: set[tuple[str, ...]] = field(default_factory=set)
+    maker: Any = field(default_factory=lambda: SimpleNamespace(rules=TypeRules()))
 
     def add(self, **state: Any) -> FakeTable:
         """One more table, at head 1."""
@@ -138,6 +149,10 @@ class Lake:
         self.writers.append(FakeWriter(table))
         self.snapshots[table.identifier] = 1
         return table
+
+    def identifier(self, name: TableName) -> tuple[str, ...]:
+        """See `TargetTables.identifier`."""
+        return name.database, name.table
 
     @property
     def catalog(self) -> Lake:
@@ -236,6 +251,23 @@ def test_nothing_is_done_where_nothing_is_due(lake: Lake) -> None:
 
     assert mending.tend(CHECKPOINT) == {}
     assert [table.done for table in tables] == [[], [], []]
+
+
+def test_changes_go_once_for_each_day_that_is_over(lake: Lake) -> None:
+    """What failed is tried again when the table has rested, and the tables themselves lose nothing."""
+    rows, changes = lake.add(), lake.add()
+    rows.identifier, changes.identifier = ("shop", "a"), ("shop", "a__changes")
+    lake.maker.rules = TypeRules(shapes=[(TablePattern("shop.*"), Shape(history=True, history_days=3))])
+    tracked: Any = SimpleNamespace(completeness=None)
+    checkpoint = replace(CHECKPOINT, tables={TableName("shop", "a"): tracked})
+    mending, seen = lake.maintenance(share=1, tasks=["changes"]), []
+    for first, error in ((0, None), (20, None), (20, None), (21, TransientError("x")), (21, None), (21, None)):
+        changes.first_day, changes.error = first, error
+        lake.clock.now += REST_SECONDS + 1
+        seen.append(dict(mending.tend(checkpoint)))
+    assert seen == [{}, {"days": 1}, {}, {}, {"days": 1}, {}]
+    assert changes.done == ["drop what is older than 3 days"] * 2
+    assert rows.done == []
 
 
 def test_tables_take_turns(lake: Lake) -> None:

@@ -9,6 +9,7 @@ import org.apache.iceberg.AppendFiles;
 import org.apache.iceberg.ContentFileParser;
 import org.apache.iceberg.DataFile;
 import org.apache.iceberg.DeleteFile;
+import org.apache.iceberg.DeleteFiles;
 import org.apache.iceberg.OverwriteFiles;
 import org.apache.iceberg.PartitionSpec;
 import org.apache.iceberg.RewriteFiles;
@@ -143,6 +144,13 @@ public class PreparedCommit {
     }
     if (change.get("truncate").asBoolean()) {
       return transaction.newDelete().deleteFromRowFilter(Expressions.alwaysTrue());
+    }
+    if (change.get("dropped").size() > 0) {
+      DeleteFiles delete = transaction.newDelete().validateFilesExist();
+      for (Object row : change.get("dropped")) {
+        delete.deleteFile((DataFile) file(row, specs));
+      }
+      return delete;
     }
     if (change.get("rewritten").size() > 0) {
       return rewrite(table, transaction, change, specs);
