@@ -84,3 +84,12 @@ def test_a_row_is_shown_before_and_after() -> None:
     first, second = json.loads(plan.to_json())["shapes"]
     assert (first["before"]["t"], first["hidden"], first["after"]) == ("x" * 100, ["c"], {"id": "1"})
     assert (second["after"], second["changes"], second["note"]) == (None, None, "The filter leaves it out.")
+
+
+def test_names_and_cells_of_a_row_are_data() -> None:
+    """No control character and no markup of upstream is obeyed, in heads neither."""
+    row = ShapedRow("shop.a", "lake.[red]\x1b[2J", {"[b]\x1b[2J": "[i]\u202e"})
+    text = shown(replace(PLAN, shapes=[row]))
+
+    assert not set("\x1b\u202e") & set(text)
+    assert all(part in text for part in (r"lake.[red]\x1b[2J", r"[b]\x1b[2J", r"[i]\u202e"))
