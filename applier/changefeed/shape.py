@@ -70,6 +70,12 @@ class Shape:
         return bool(self.exclude) and fold(column) in self.exclude
 
     @property
+    def is_plain(self) -> bool:
+        """Whether it leaves rows, and their types, as they are upstream."""
+        plain = Shape(pattern=self.pattern)
+        return all(getattr(self, each.name) == getattr(plain, each.name) for each in fields(self))
+
+    @property
     def hides(self) -> bool:
         """Whether values of upstream must not be found here."""
         return bool(self.masks or self.exclude)

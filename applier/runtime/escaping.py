@@ -42,8 +42,10 @@ class Text(RichText):
 
 
 def grid(title: str, columns: Sequence[str], rows: Iterable[Sequence[object]]) -> Group:
-    """A table below its title, whose cells are data."""
-    table = Table(*columns)
+    """A table below its title, whose heads and cells are data."""
+    table = Table()
+    for column in columns:
+        table.add_column(Text(escaped(column)))
     for row in rows:
         table.add_row(*(Text(escaped(str(cell))) for cell in row))
     return below(title, table)

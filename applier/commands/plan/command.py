@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from itertools import chain
 
 from applier import wording
 from applier.changefeed.event import SchemaChange
@@ -10,6 +12,7 @@ from applier.changefeed.fate import Fate
 from applier.changefeed.table import TableName
 from applier.commands.plan.read_only_pipeline import looking
 from applier.commands.plan.report import DdlDue, LayoutDue, SpanDue, StepPlan, TableAside, TableDue
+from applier.commands.plan.shaped_rows import shaped_rows
 from applier.config.settings import Config
 from applier.ddl.actions import Action, Alteration, NoRows, by_table, kind, touches
 from applier.ddl.schema_tracker import Tables
@@ -35,6 +38,8 @@ def plan(config: Config) -> StepPlan:
         TerminalError: The step could not even be planned, for the reason for which `run` would stop.
     """
     with looking(config) as pipeline:
+        scanner = pipeline.scanner
+        pipeline.use_scanner(replace(scanner, template=replace(scanner.template, samples=True)))
         return described(pipeline, with_retry(lambda: pipeline.look(None, Stopwatch())))
 
 
@@ -43,6 +48,8 @@ def described(pipeline: Pipeline, found: NextStep) -> StepPlan:
     scan, state = found.scan, pipeline.state
     order = pipeline.targets.feed.order
     moves = scan.upto is not None and scan.upto > state.resolved_ts
+    after = state.declared.copy()
+    ddl = _ddl(pipeline, scan.ddl, after) if moves else ()
     counts = {str(fate): scan.results.counts[fate] for fate in Fate if fate is not Fate.CONTROL}
     return StepPlan(
         changefeed=pipeline.config.changefeed.name,
@@ -56,7 +63,7 @@ def described(pipeline: Pipeline, found: NextStep) -> StepPlan:
             for place, span in sorted(scan.window.ranges.items())
         ],
         tables=_tables(pipeline, found) if moves else (),
-        ddl=_ddl(pipeline, scan.ddl, state.declared) if moves else (),
+        ddl=ddl,
         waits=_waits(found),
         aside=[
             TableAside(str(name), item.state, wording.sentence(name, item), pipeline.config.ways_out.of([name], item))
@@ -64,14 +71,22 @@ def described(pipeline: Pipeline, found: NextStep) -> StepPlan:
             if not item.is_live
         ],
         layouts=[*_layouts(pipeline)],
+        shapes=[*shaped_rows(pipeline, found, after)],
     )
 
 
 def _layouts(pipeline: Pipeline) -> Iterator[LayoutDue]:
-    for name, table, change, refusal in layouts.due(pipeline.state, pipeline.targets, pipeline.config.tables):
-        note = f"{refusal.what}. Hint: {pipeline.config.ways_out.of_error(refusal.hint, name)}" if refusal else ""
+    state, targets, refused = pipeline.state, pipeline.targets, set[TableName]()
+    gaps = chain(layouts.due(state, targets, pipeline.config.tables), layouts.unfit(state, targets))
+    for name, table, change, refusal in gaps:
+        if name in refused:
+            continue
+        note = ""
+        if refusal is not None:
+            refused.add(name)
+            note = f"{refusal.what.rstrip('.')}. Hint: {pipeline.config.ways_out.of_error(refusal.hint, name)}"
         if change is not None:
-            note = layouts.cost(table, change, pipeline.targets.catalog.name)
+            note = layouts.cost(table, change, targets.catalog.name)
         yield LayoutDue(str(name), str(table), str(change or ""), note)
 
 
@@ -94,12 +109,14 @@ def _waits(found: NextStep) -> str:
 
 
 def _ddl(pipeline: Pipeline, ddl: Sequence[Ddl], tables: Tables) -> list[DdlDue]:
-    """Each DDL with what would be decided on it, as far as that can be determined without the rows."""
-    after = tables.copy()
+    """Each DDL with what would be decided on it, as far as that can be determined without the rows.
+
+    The tables are moved past them.
+    """
     due = []
     for item in ddl:
         kinds = tuple(dict.fromkeys(kind(action) for action in item.actions))
-        verdicts = list(_verdicts(pipeline, item, after))
+        verdicts = list(_verdicts(pipeline, item, tables))
         verdict = min(verdicts, key=lambda found: _ORDER.index(found.decision), default=Verdict("applied"))
         word = "stop" if isinstance(verdict.refusal, DdlStopped) else _WORDS[verdict.decision]
         reason = verdict.ignored_for.words if verdict.ignored_for else verdict.refusal.what if verdict.refusal else ""

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
+from typing import Any
 
 from rich.console import Console
 
 from applier.changefeed.fate import Fate
+from applier.changefeed.history import SUFFIX
 from applier.changefeed.ts import wall_clock
 from applier.runtime.escaping import Text, escaped, grid
 from applier.runtime.exact_json import dumps
@@ -78,6 +80,27 @@ class LayoutDue:
 
 
 @dataclass(frozen=True, slots=True)
+class ShapedRow:
+    """The newest row of a table that the step would apply, where the configuration gives the table another shape.
+
+    Attributes:
+        before: The row as upstream has it, by column; None where the step applies no whole row of the table.
+        hidden: Columns that are left out of `before`, as they are excluded or masked.
+        after: The row as the Iceberg table would show it; None where it would not.
+        changes: The row as the table of changes would show it; None without one.
+        note: Why a part is missing, or what else there is to say; "" for nothing.
+    """
+
+    upstream: str
+    iceberg: str
+    before: Mapping[str, Any] | None = None
+    hidden: tuple[str, ...] = ()
+    after: Mapping[str, Any] | None = None
+    changes: Mapping[str, Any] | None = None
+    note: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class StepPlan:
     """What the next step would do, after the newest checkpoint, `step`.
 
@@ -87,7 +110,8 @@ class StepPlan:
         counts: Row changes by what would become of them, see `Fate`.
         ddl: DDL that it would come to, in order.
         aside: Tables that are not live: the rows of parked ones would not be applied.
-        layouts: Tables that do not lie as the configuration says.
+        layouts: Tables that do not lie as the configuration says, or whose rows are of another shape.
+        shapes: A row of each table whose pattern asks for a shape.
         waits: Why nothing, or not all, can be applied; "" if nothing is in the way.
     """
 
@@ -103,6 +127,7 @@ class StepPlan:
     waits: str
     aside: Sequence[TableAside] = ()
     layouts: Sequence[LayoutDue] = ()
+    shapes: Sequence[ShapedRow] = ()
 
     def to_json(self) -> str:
         """The plan for machines; the keys are the attributes."""
@@ -124,6 +149,8 @@ def render(plan: StepPlan, console: Console) -> None:
     if plan.ddl:
         decided = [(_at(ddl.commit_ts), ", ".join(ddl.kinds), ddl.decision, ddl.reason, ddl.sql) for ddl in plan.ddl]
         console.print(grid("DDL", ("commit ts", "kind", "decision", "reason", "statement"), decided))
+    for row in plan.shapes:
+        _render_row(row, console)
     for layout in plan.layouts:
         changes = f"The next start changes table {layout.iceberg}: {layout.change}. " if layout.change else ""
         console.print(Text(escaped(f"{changes}{layout.note}")), soft_wrap=True)
@@ -131,6 +158,32 @@ def render(plan: StepPlan, console: Console) -> None:
         console.print(Text(escaped(f"{table.because} Hint: {table.way_out}")), soft_wrap=True)
     if plan.waits:
         console.print(Text(escaped(plan.waits)))
+
+
+def _render_row(row: ShapedRow, console: Console) -> None:
+    """Print a row, a line for each of its columns."""
+    if row.before is not None:
+        sides = {"upstream": {**row.before, **dict.fromkeys(row.hidden, _HIDDEN)}, row.iceberg: row.after or {}}
+        if row.changes is not None:
+            sides[f"{row.iceberg}{SUFFIX}"] = row.changes
+        names = dict.fromkeys(name for side in sides.values() for name in side)
+        cells = [(name, *(_cell(side, name) for side in sides.values())) for name in names]
+        console.print(grid(f"a row of {row.upstream}, before and after", ("column", *sides), cells))
+    if row.note:
+        console.print(Text(escaped(row.note)), soft_wrap=True)
+
+
+_HIDDEN = "hidden"
+_WIDEST = 80
+"""Characters of a cell that a terminal shows."""
+
+
+def _cell(side: Mapping[str, Any], name: str) -> str:
+    """A cell as text: NULL, or `-` where the side has no such column."""
+    if name not in side:
+        return "-"
+    text = "NULL" if side[name] is None else str(side[name])
+    return text if len(text) <= _WIDEST else f"{text[:_WIDEST]}…"
 
 
 _TABLES = "tables; keys are the rows that change, each by the last of its row changes"

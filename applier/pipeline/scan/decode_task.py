@@ -65,6 +65,7 @@ class DecodeTask:
         try_all: Try the values of every row, not only those of the last of its key: what was set aside may bring
             one to light that cannot be used either, and so on.
         limits: What the task may take, and how its rows are cut.
+        samples: Keep a row of each table as it was sent, and as it is typed.
     """
 
     protocol: str
@@ -78,6 +79,7 @@ class DecodeTask:
     skip: Mapping[TopicPartition, Skip] = field(default_factory=dict)
     try_all: bool = False
     limits: Limits = field(default_factory=Limits)
+    samples: bool = False
 
     @property
     def admits(self) -> Callable[[TableName], bool]:
@@ -157,7 +159,7 @@ class _TaskState:
         self.found = TaskResult()
         self._admission = Admission(job.admits, job.protocol, job.upto, job.order, job.marks, self.found)
         self._versions = TaskVersions(decoder, job.versions, job.marks)
-        self.rows = RowGroups(decoder.wire, self._versions, self._admission, job.rules, job.try_all)
+        self.rows = RowGroups(decoder.wire, self._versions, self._admission, job.rules, job.try_all, job.samples)
         self._is_taught = False
         self._place, self._offset = TopicPartition("", 0), 0
         self._named = decoder if isinstance(decoder, NamedByDdl) else None

@@ -26,6 +26,7 @@ from applier.order.barrier import segments
 from applier.order.changes import ChangeBlocks, ChangesGroup, as_changes
 from applier.order.feed_order import FeedOrder, undated
 from applier.order.reduce import BlockGroup, Group, group
+from applier.pipeline.scan.sample import Sample, as_sent, is_shown
 from applier.pipeline.scan.task_result import BadMessage, Part, TaskResult, Waiting
 from applier.pipeline.scan.task_versions import DdlMarks, TaskVersions
 
@@ -165,6 +166,21 @@ class Typing:
                 zero_dates += zeros
         return meta, zero_dates
 
+    def sample(self, meta: pa.Table, values: Values, rows: pa.Table) -> Sample | None:
+        """The newest of the rows that these values make, if any is whole and was not sent before."""
+        is_whole = np.asarray(meta["\0present"]) | self.rules.shape_of(self.version.name).is_soft
+        if "\0replay" in meta.column_names:
+            is_whole = is_whole & ~np.asarray(meta["\0replay"])
+        if not is_whole.any():
+            return None
+        chosen = np.flatnonzero(is_whole)
+        at = int(chosen[np.argmax(np.asarray(meta["\0ts"])[chosen])])
+        shown = [column.name for column in self.version.columns if is_shown(self.version, column, self.rules)]
+        sent = {name: values[name][at : at + 1] for name in shown if name in values}
+        own, _ = Typing(self.version, self.wire, as_sent(self.rules)).table(meta.slice(at, 1), sent)
+        # Slices would keep, and hand over, all rows.
+        return Sample(self.version, {name: own[name][0].as_py() for name in sent}, rows.take([at]))
+
     def refused(self, meta: pa.Table, values: Values) -> Iterator[tuple[int, int, ValueRefused]]:
         """Partition, offset and reason of each row with a value that does not fit; the first one's reason counts."""
         found: dict[int, ValueRefused] = {}
@@ -209,13 +225,14 @@ class _Sent(NamedTuple):
 
 @dataclass(slots=True)
 class RowGroups:
-    """Rows of a task, until they are made into parts of its result; see `DecodeTask` for `try_all`."""
+    """Rows of a task, until they are made into parts of its result; see `DecodeTask` for `try_all` and `samples`."""
 
     wire: WireForm
     versions: TaskVersions
     admission: Admission
     rules: TypeRules
     try_all: bool
+    samples: bool = False
     _sent: dict[tuple[TableName, int, bool], list[_Sent]] = field(default_factory=dict, init=False)
     _rows: dict[tuple[TableName, int, int, str, bool], Group] = field(default_factory=dict, init=False)
     _runs: dict[tuple[TableName, TopicPartition], tuple[int, int]] = field(default_factory=dict, init=False)
@@ -370,6 +387,8 @@ class RowGroups:
                 self.admission.reject(TopicPartition(topic, partition), offset, error)
             return
         self._found.measures["zero_dates"] += zero_dates
+        if self.samples and not is_reduced and (sample := typing.sample(meta, values, table)) is not None:
+            self._found.samples[name] = sample.newer(self._found.samples.get(name))
         part = Part.of(typing.version, table, topic, is_reduced=is_reduced)
         self._found.parts.setdefault((name, number), []).append(part)
         self._found.topics[name] = topic

@@ -20,6 +20,7 @@ from applier.order.barrier import Barrier
 from applier.order.merge import IMAGE, hashed, together
 from applier.order.pieces import PIECE_BYTES, SOURCE, Pieces, cut, marked
 from applier.order.reduce import data_of
+from applier.pipeline.scan.sample import Sample
 
 
 @dataclass(frozen=True, slots=True)
@@ -185,6 +186,7 @@ class TaskResult:
         has_unplaced: It met a message that cannot be used and shows no commit ts, whatever became of it.
         measures: `messages`, `entries` (changes, and messages without one), their `bytes`, `zero_dates`.
         fates: What becomes of the entries. Those of a bad message have none before another pass.
+        samples: The newest row of each table, where `DecodeTask.samples` asks for it.
     """
 
     parts: dict[tuple[TableName, int], list[Part]] = field(default_factory=dict)
@@ -201,6 +203,7 @@ class TaskResult:
     has_unplaced: bool = False
     measures: Counter[str] = field(default_factory=lambda: Counter(dict.fromkeys(MEASURES, 0)))
     fates: Fates = field(default_factory=Counter)
+    samples: dict[TableName, Sample] = field(default_factory=dict)
 
     @property
     def counts(self) -> dict[str, int]:
@@ -300,6 +303,8 @@ class TaskResult:
                 found.hold(place, offset)
             for rows in one.waiting.values():
                 found.wait(rows)
+            for name, sample in one.samples.items():
+                found.samples[name] = sample.newer(found.samples.get(name))
             found.has_unplaced |= one.has_unplaced
             found.fates.update(one.fates)
             found.measures.update(one.measures)

@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from applier.changefeed.history import KEPT_FROM
-from applier.changefeed.table import TableName
+from applier.changefeed.table import TableName, TableVersion
 from applier.config.settings import Config
 from applier.config.tables import TablesSection
 from applier.errors import TableMismatch
@@ -17,6 +17,7 @@ from applier.runtime.logs import logger
 from applier.sink.iceberg.layout import LayoutChange, change_to, evolve
 from applier.sink.iceberg.maintenance import data_files
 from applier.sink.iceberg.table import Table
+from applier.sink.write.table_writer import TableWriter
 
 
 class LayoutGap(NamedTuple):
@@ -91,14 +92,26 @@ def misshapen(state: State, targets: TargetTables, found: Config, former: Config
     if shapes[0] == shapes[1] or not any(record for every in shapes for _, record in every):
         return []
     maker = replace(targets.maker, settings=found.tables, rules=found.type_rules)
-    known = ((name, state.tables.get(name)) for name in state.tables if name not in {*state.parked, *state.unsettled})
-    living = ((name, version, targets.writer(name)) for name, version in known if version is not None)
-    reasons = (
-        (name, maker.reshaped(writer, version, is_brought=True))
-        for name, version, writer in living
-        if writer is not None
-    )
+    living = _living(state, targets)
+    reasons = ((name, maker.reshaped(writer, version, is_brought=True)) for name, writer, version in living)
     return [f"{why.what} {state.ways.of_error(why.hint, name)}" for name, why in reasons if why is not None]
+
+
+def unfit(state: State, targets: TargetTables) -> Iterator[LayoutGap]:
+    """The living tables whose rows, or a column, are not what the configuration gives them, which no change of metadata
+    brings about.
+    """
+    for name, writer, version in _living(state, targets):
+        if (refusal := targets.maker.misfit(writer, version, is_brought=True)) is not None:
+            yield LayoutGap(name, writer.table, refusal=refusal)
+
+
+def _living(state: State, targets: TargetTables) -> Iterator[tuple[TableName, TableWriter, TableVersion]]:
+    left_out = {*state.parked, *state.unsettled, *targets.listed.broken}
+    for name in state.tables:
+        version = None if name in left_out else state.tables.get(name)
+        if version is not None and (writer := targets.writer(name)) is not None:
+            yield name, writer, version
 
 
 def misfits(state: State, targets: TargetTables, settings: TablesSection, former: TablesSection) -> list[str]:

@@ -76,15 +76,9 @@ class TableMaker:
             TableMismatch: The layout that the configuration gives the table does not fit its columns.
             SchemaChangeRefused: A column has no such cast, or its mask would make keys alike.
         """
-        if (refused := self._unfit_history(version)) is not None:
-            raise refused
-        check_key(version, self.rules)
-        key = version.key
+        columns, key = self.columns_of(version), version.key
         doubts = {FILTERED: "true"} if self.doubted is None or version.name in self.doubted else {}
-        upstream = [self._column(version, column) for column in columns_of_new(version, self.rules)]
         table, layout = str(version.name), self.layout_of(version.name) or TableLayout()
-        row_metadata.refuse_taken(table, layout.metadata, [column.name for column in upstream])
-        columns = pa.schema([*upstream, *row_metadata.columns(layout.metadata)])
         layout = fitted(table, layout, columns)
         own = {**properties_of_new(is_far=self.is_far), **self.settings.properties, **layout.properties}
         return self.create(
@@ -96,6 +90,20 @@ class TableMaker:
             properties={**own, **row_metadata.entries(layout.metadata), **self._shape(version), **entries, **doubts},
             format_version=self.settings.format_version,
         )
+
+    def columns_of(self, version: TableVersion) -> pa.Schema:
+        """The columns that a new table gets, those of its metadata last.
+
+        Raises:
+            TableMismatch, SchemaChangeRefused: The shape that the configuration gives its rows does not fit it.
+        """
+        if (refused := self._unfit_history(version)) is not None:
+            raise refused
+        check_key(version, self.rules)
+        upstream = [self._column(version, column) for column in columns_of_new(version, self.rules)]
+        names = (self.layout_of(version.name) or TableLayout()).metadata
+        row_metadata.refuse_taken(str(version.name), names, [column.name for column in upstream])
+        return pa.schema([*upstream, *row_metadata.columns(names)])
 
     def layout_of(self, name: TableName) -> TableLayout | None:
         """How the configuration lays out a table, or a table of changes; None where it says nothing of it."""
@@ -180,9 +188,12 @@ class TableMaker:
         wanted = {column.name: column_arrow_type(version.name, column, self.rules) for column in columns}
         return wanted == {found.name: found.arrow for found in schema.upstream}
 
-    def misfit(self, writer: TableWriter, version: TableVersion) -> TableMismatch | None:
-        """Why rows of a table, or one of its columns, are not what the rules make of upstream's; None if all are."""
-        if (reshaped := self.reshaped(writer, version)) is not None:
+    def misfit(self, writer: TableWriter, version: TableVersion, *, is_brought: bool = False) -> TableMismatch | None:
+        """Why rows of a table, or one of its columns, are not what the rules make of upstream's; None if all are.
+
+        `is_brought` is as in `reshaped`.
+        """
+        if (reshaped := self.reshaped(writer, version, is_brought=is_brought)) is not None:
             return reshaped
         schema = writer.table.schema
         absent = absent_from(version, schema.names, self.rules)

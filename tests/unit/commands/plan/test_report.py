@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import io
 import json
+from dataclasses import replace
 
 from rich.console import Console
 
-from applier.commands.plan.report import DdlDue, SpanDue, StepPlan, TableDue, render
+from applier.commands.plan.report import DdlDue, ShapedRow, SpanDue, StepPlan, TableDue, render
 from applier.runtime.escaping import grid
 
 PLAN = StepPlan(
@@ -66,3 +67,29 @@ def test_json_holds_the_same() -> None:
 
     assert told["spans"] == [{"topic": "shop", "partition": 0, "start": 10, "end": 1210, "backlog": 5}]
     assert (told["watermark"], told["ddl"][0]["decision"]) == ("470606913415151618", "stop")
+
+
+def test_a_row_is_shown_before_and_after() -> None:
+    """A hidden column is named, a column that a side lacks is `-`, and a terminal gets long cells cut."""
+    row = ShapedRow(
+        "shop.a", "lake.a", {"id": 1, "t": "x" * 100, "n": None}, ("c",), {"id": "1"}, {"id": 1, "_image": "after"}
+    )
+    left = ShapedRow("shop.b", "lake.b", {"id": 7}, note="The filter leaves it out.")
+    plan = replace(PLAN, shapes=[row, left])
+    lines = [" ".join(line.replace("│", " ").replace("┃", " ").split()) for line in shown(plan).splitlines()]
+
+    assert "column upstream lake.a lake.a__changes" in lines
+    assert {"id 1 1 1", f"t {'x' * 80}… - -", "n NULL - -", "c hidden - -", "_image - - after"} <= set(lines)
+    assert {"id 7 -", "The filter leaves it out."} <= set(lines)
+    first, second = json.loads(plan.to_json())["shapes"]
+    assert (first["before"]["t"], first["hidden"], first["after"]) == ("x" * 100, ["c"], {"id": "1"})
+    assert (second["after"], second["changes"], second["note"]) == (None, None, "The filter leaves it out.")
+
+
+def test_names_and_cells_of_a_row_are_data() -> None:
+    """No control character and no markup of upstream is obeyed, in heads neither."""
+    row = ShapedRow("shop.a", "lake.[red]\x1b[2J", {"[b]\x1b[2J": "[i]\u202e"})
+    text = shown(replace(PLAN, shapes=[row]))
+
+    assert not set("\x1b\u202e") & set(text)
+    assert all(part in text for part in (r"lake.[red]\x1b[2J", r"[b]\x1b[2J", r"[i]\u202e"))
