@@ -28,8 +28,9 @@ class ColumnBlock:
         places: Number of each row's message in what was read.
         commit_ts: TSO of each row.
         form: Blocks of one version and of one form have columns of one type.
-        columns: Wire values, as `to_array` takes them; of a delete at least those of the key.
+        columns: Wire values, as `to_array` takes them; of a delete those of the key, unless its old row is asked for.
         indexes: Number of each row within its message; None where each message holds one.
+        before: The same columns of the old rows of updates; None where none is asked for, or sent.
     """
 
     name: TableName
@@ -41,6 +42,7 @@ class ColumnBlock:
     form: Hashable
     columns: Mapping[str, pa.Array[Any]]
     indexes: Ints | None = None
+    before: Mapping[str, pa.Array[Any]] | None = None
 
     def part(self, rows: Ints) -> ColumnBlock:
         """Some of its rows."""
@@ -48,9 +50,14 @@ class ColumnBlock:
             self,
             places=self.places[rows],
             commit_ts=self.commit_ts[rows],
-            columns={name: column.take(rows) for name, column in self.columns.items()},
+            columns=_taken(self.columns, rows),
             indexes=None if self.indexes is None else self.indexes[rows],
+            before=None if self.before is None else _taken(self.before, rows),
         )
+
+
+def _taken(columns: Mapping[str, pa.Array[Any]], rows: Ints) -> dict[str, pa.Array[Any]]:
+    return {name: column.take(rows) for name, column in columns.items()}
 
 
 def without(block: ColumnBlock, places: Collection[int]) -> ColumnBlock:

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, replace
 from typing import TYPE_CHECKING, Literal
 
+from applier.changefeed.event import Op
 from applier.changefeed.mask import Mask
 from applier.changefeed.table import fold
 
@@ -16,6 +17,10 @@ if TYPE_CHECKING:
 SHAPE = "applier-shape"
 """Table property: the shape that the rows of a table have, as `Shape.record`. It outlives the changefeed, whose own
 properties begin with `applier.`."""
+
+
+_KEPT = (frozenset[Op](), frozenset({Op.DELETE}), frozenset({Op.DELETE, Op.UPDATE, Op.UPSERT}))
+"""Kinds of changes whose old rows are kept without a history, in one of changes, and in one of images."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,6 +79,11 @@ class Shape:
         """Whether it leaves rows, and their types, as they are upstream."""
         plain = Shape(pattern=self.pattern)
         return all(getattr(self, each.name) == getattr(plain, each.name) for each in fields(self))
+
+    @property
+    def old_rows(self) -> frozenset[Op]:
+        """Kinds of changes whose old rows go into the table of changes."""
+        return _KEPT[self.history + (self.history and self.keeps_old)]
 
     @property
     def hides(self) -> bool:

@@ -12,6 +12,7 @@ from typing import Any, Literal, Self
 import pyarrow as pa
 
 from applier.changefeed.cast import check_pair, recast, target
+from applier.changefeed.event import Op
 from applier.changefeed.filter import TablePattern, most_specific
 from applier.changefeed.history import OWN, changes_of, owner_of
 from applier.changefeed.mask import Mask, masked
@@ -105,6 +106,10 @@ class TypeRules:
         if found is None:
             found = self._found[name] = most_specific(self.shapes, self.owner(name) or name) or _UPSTREAM
         return found
+
+    def old_rows(self, name: TableName) -> frozenset[Op]:
+        """Kinds of changes whose old rows the changes of an upstream table keep."""
+        return self.shape_of(name).old_rows
 
     def owner(self, name: TableName) -> TableName | None:
         """The table that one of this name holds the changes of; None for an upstream table."""

@@ -62,14 +62,17 @@ class ChangesGroup:
 
 @dataclass(slots=True)
 class ChangeBlocks:
-    """The same of blocks, which hold one image of each change."""
+    """The same of blocks, which have the old rows that are to be kept."""
 
     version: TableVersion
     _chunks: list[pa.Table] = field(default_factory=list)
 
     def add(self, block: ColumnBlock, partition: int, offsets: Ints) -> None:
         """Take the rows of a block; `offsets` are those of the messages that the block's places count."""
-        self._chunks.append(block_rows(block, partition, offsets))
+        if block.before is not None:
+            self._chunks.append(block_rows(block, partition, offsets, block.before, present=False))
+        present = block.op is not Op.DELETE
+        self._chunks.append(block_rows(block, partition, offsets, block.columns, present=present))
 
     def columns(self) -> tuple[pa.Table, dict[str, pa.Array[Any]]]:
         """See `ChangesGroup`."""

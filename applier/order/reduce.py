@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from operator import itemgetter
 from typing import Any, TypeAlias
@@ -224,24 +224,23 @@ _REDUCE_BLOCK_ROWS = 100_000
 """The same of a `BlockGroup`."""
 
 
-def block_rows(block: ColumnBlock, partition: int, offsets: Ints) -> pa.Table:
-    """The rows of a block with the columns of `KEYED_SCHEMA`; arguments as of `BlockGroup.add`."""
+def block_rows(
+    block: ColumnBlock, partition: int, offsets: Ints, values: Mapping[str, pa.Array[Any]], *, present: bool
+) -> pa.Table:
+    """Values of the rows of a block behind the columns of `KEYED_SCHEMA`; other arguments as of `BlockGroup.add`."""
     count, op = len(block.places), block.op
-    # Of a deleted row only the key counts; the other columns become NULL beside rows that have them.
-    names = block.key if op is Op.DELETE else tuple(block.columns)
     stamps, ops = pa.array(block.commit_ts, pa.int64()), pa.array(np.full(count, op, np.int8))
     meta = [
         stamps,
         ops,
         stamps,
-        pa.array(np.full(count, op is not Op.DELETE)),
+        pa.array(np.full(count, present)),
         pa.array(np.full(count, partition, np.int32)),
         pa.array(offsets[block.places], pa.int64()),
         pa.array(np.zeros(count, np.int32) if block.indexes is None else block.indexes.astype(np.int32)),
         ops,
     ]
-    columns = [*meta, *(block.columns[name] for name in names)]
-    return pa.Table.from_arrays(columns, [*KEYED_SCHEMA.names, *names])
+    return pa.Table.from_arrays([*meta, *values.values()], [*KEYED_SCHEMA.names, *values])
 
 
 @dataclass(slots=True)
@@ -256,7 +255,10 @@ class BlockGroup:
 
     def add(self, block: ColumnBlock, partition: int, offsets: Ints) -> None:
         """Take the rows of a block; `offsets` are those of the messages that the block's places count."""
-        self._chunks.append(block_rows(block, partition, offsets))
+        # Of a deleted row only the key counts; the other columns become NULL beside rows that have them.
+        present = block.op is not Op.DELETE
+        values = block.columns if present else {name: block.columns[name] for name in block.key}
+        self._chunks.append(block_rows(block, partition, offsets, values, present=present))
         self._rows += len(block.places)
         if self._rows >= 2 * self._survivors + _REDUCE_BLOCK_ROWS:
             self._chunks = [self._reduce()]

@@ -28,7 +28,7 @@ from applier.decode.avro.schema import BEFORE, CHECKSUM, COMMIT_TS, OP, RecordSc
 from applier.decode.avro.whole_rows import WholeRows, refused
 from applier.decode.columnar.avro_columns import AvroRows, Found, Head, RowPlan
 from applier.decode.columnar.avro_reader import Datums, Numbers, Records, Texts
-from applier.decode.columnar.groups import GroupedReader, Reader
+from applier.decode.columnar.groups import GroupedReader, OldRows, Reader
 from applier.decode.decoder import WireForm
 from applier.decode.json_messages import MALFORMED, Tso
 from applier.decode.options import DecoderOptions
@@ -247,14 +247,17 @@ class AvroDecoder:
             error.concern(None if layout is None else layout.version.name, commit_ts)
             raise
 
-    def _row_reader(self, beginning: Head, *_: bytes | None) -> Reader | None:
+    def _row_reader(
+        self, beginning: Head, _key: bytes | None, _value: bytes | None, old_rows: OldRows
+    ) -> Reader | None:
         """A reader of rows of schemas that were met and whose version was announced."""
         key_id, value_id = (self._reader.schema_id(part) if part else 0 for part in beginning)
         layout = self._layouts.get((key_id, value_id))
         if layout is None or layout.lacking or not self._announcer.knows(layout.version):
             return None
         writer, start = self._reader.writer(value_id or key_id), self._reader.framing.header_bytes
-        return _rows_reader(layout.version, layout.record, layout.renamed, writer, start)
+        kept = old_rows(layout.version.name)
+        return _rows_reader(layout.version, layout.record, layout.renamed, writer, start, kept)
 
     def _head(self, key: bytes | None, value: bytes | None) -> Head | None:
         """What a message begins with; the value of a delete, which says no more than its commit ts, counts as empty."""
@@ -341,11 +344,13 @@ def _rows_reader(
     renamed: Mapping[str, str | None] | None,
     writer: WriterSchema,
     start: int,
+    kept: frozenset[Op],
 ) -> AvroRows | None:
     """A reader of the rows of one pair of schemas. None if they must be read one by one, or it raises ValueError.
 
     The record is what `writer` says: the schema of the rows, of deletes that of their keys. `renamed` has the upstream
     name of each column, None to leave it out; it is None altogether where all names stay. Datums begin at `start`.
+    Old rows are asked for of the `kept` kinds of changes.
     """
     if writer.read_many is None or record.text_decimals or CHECKSUM in record.extension:
         return None
@@ -354,9 +359,9 @@ def _rows_reader(
     plan = RowPlan.of(version, version.version, writer.schema, fields)
     read = writer.read_many
     if version.keys_only:
-        return AvroRows(plan, lambda datums, values: _deletes(read(datums), datums, values), start, in_keys=True)
+        return AvroRows(plan, lambda datums, values: _deletes(read(datums), datums, values), start, kept, in_keys=True)
     insert = Op.INSERT if record.op_has_default else Op.UPSERT  # Else nothing shows that a row is new.
-    return AvroRows(plan, lambda datums, _: _rows(read(datums), datums, insert), start)
+    return AvroRows(plan, lambda datums, _: _rows(read(datums), datums, insert), start, kept)
 
 
 def _deletes(image: Records, datums: Datums, values: Sequence[bytes | None]) -> Found:

@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from applier.changefeed.event import Op
 from applier.decode.columnar.groups import TYPE_MARK
-from applier.decode.columnar.json_columns import JsonColumn, JsonRows, old_key, row_struct
+from applier.decode.columnar.json_columns import JsonColumn, JsonRows, old_struct, row_struct
 from applier.decode.json_messages import Tso
 from applier.decode.row_schemas import Description
 
@@ -41,17 +41,24 @@ class _WithExtension(msgspec.Struct, gc=False, kw_only=True):
 
 
 def row_reader(
-    sample: bytes, op: Op, description: Description, types: Mapping[str, str], names: Sequence[str]
+    sample: bytes,
+    op: Op,
+    description: Description,
+    types: Mapping[str, str],
+    names: Sequence[str],
+    kept: frozenset[Op],
 ) -> JsonRows:
     """A reader of rows of the version that their description stands for now.
 
     The sample is one of them, as bytes. The types of the columns are as the rows say them, the names in their order.
+    Old rows are asked for of the `kept` kinds of changes.
 
     Raises:
         ValueError: They must be read one by one.
     """
     version = description.settled
-    whole, typeless = _row_message(op.name, [(name, types[name]) for name in names], version.key)
+    old = names if op in kept else version.key
+    whole, typeless = _row_message(op.name, [(name, types[name]) for name in names], old)
     return JsonRows(
         version,
         op,
@@ -61,16 +68,18 @@ def row_reader(
         lambda message: message.data[0],
         (lambda message: message.old[0]) if op is Op.UPDATE else None,
         scales=dict(description.scales),
+        kept=kept,
     )
 
 
-def _row_message(kind: str, columns: Sequence[tuple[str, str]], key: Sequence[str]) -> tuple[_Parse, _Parse]:
+def _row_message(kind: str, columns: Sequence[tuple[str, str]], old: Sequence[str]) -> tuple[_Parse, _Parse]:
     """A decoder of messages, and one of messages whose first half is left out."""
     names = [name for name, _ in columns]
     types, row = row_struct(names, [Literal[text] for _, text in columns]), row_struct(names, [str | None] * len(names))
     images: list[Any] = [("data", Annotated[list[row], _One])]  # type: ignore[valid-type]  # made here
     if kind == "UPDATE":
-        images.append(("old", Annotated[list[old_key(key, Any, msgspec.UNSET)], _One]))  # type: ignore[misc]  # too
+        before = old_struct(old, [str | None | msgspec.UnsetType] * len(old))
+        images.append(("old", Annotated[list[before], _One]))  # type: ignore[valid-type]  # too
     described: list[Any] = [("type", Literal[kind]), ("types", types, msgspec.field(name="mysqlType"))]
     absent: list[Any] = [("type", None, None), ("types", None, msgspec.field(name="mysqlType", default=None))]
     return _decoder([*described, *images]), _decoder([*absent, *images])

@@ -20,7 +20,7 @@ from applier.changefeed.table import Column, ColumnType, Index, TableName, Table
 from applier.changefeed.ts import from_unix_ms
 from applier.decode.bounded_cache import BoundedLists
 from applier.decode.canal.columns import row_reader
-from applier.decode.columnar.groups import GroupedReader, TypeHeads
+from applier.decode.columnar.groups import GroupedReader, OldRows, TypeHeads
 from applier.decode.columnar.json_columns import JsonRows
 from applier.decode.decoder import WireForm
 from applier.decode.json_messages import JSON_START, PROTOCOL_HINT, Tso, begins_as_json, read_json
@@ -194,7 +194,7 @@ class CanalJsonDecoder:
         self._seen.keep(place, (names, types, key, description))
         return description
 
-    def _row_reader(self, _head: bytes, _key: bytes | None, value: bytes | None) -> JsonRows | None:
+    def _row_reader(self, _head: bytes, _key: bytes | None, value: bytes | None, old_rows: OldRows) -> JsonRows | None:
         """A reader of rows like this one, if it is one whole row and its version has been announced."""
         envelope = self._read(value)
         op, rows, extension = _OPS.get(envelope.type), envelope.data, envelope.extension
@@ -205,7 +205,8 @@ class CanalJsonDecoder:
         description = self._recognise(envelope, list(rows[0]))
         if not description.fits(rows[0]):
             return None
-        return row_reader(value or b"", op, description, envelope.mysql_type or {}, list(rows[0]))
+        kept = old_rows(description.version.name)
+        return row_reader(value or b"", op, description, envelope.mysql_type or {}, list(rows[0]), kept)
 
     def _commit_ts(self, envelope: CanalEnvelope) -> int:
         """The commit ts; in a feed by offset, without the extension, its time; else 0 without the extension."""

@@ -26,6 +26,7 @@ from applier.decode.columnar.avro_reader import (
     taken,
     to_arrow,
 )
+from applier.decode.columnar.groups import OldRows
 from applier.decode.registry.wire_format import AvroSchema
 from applier.decode.values.dates import ZONED
 
@@ -134,6 +135,13 @@ class RowPlan:
                 odd[held] |= found
         return odd
 
+    def arrays(self, image: Values, rows: Ints, names: Sequence[str]) -> dict[str, pa.Array[Any]]:
+        """Values of some columns of some rows, which all have the image."""
+        if not isinstance(image, Records):
+            raise TypeError
+        inside = within(image, rows)
+        return {plan.name: plan.array(image.fields[plan.field], inside) for plan in self.columns if plan.name in names}
+
     def moved(self, before: Records, after: Records, rows: Ints) -> Flags:
         """Which of some rows changed their key."""
         moved = np.zeros(len(rows), np.bool_)
@@ -170,13 +178,19 @@ class AvroRows:
         plan: The columns.
         find: Reads the datums, and also gets the values of the messages. Raises ValueError if it cannot read them so.
         start: Bytes before each datum.
+        kept: Kinds of changes whose old rows are asked for.
         in_keys: The datums are the keys of the messages.
     """
 
     plan: RowPlan
     find: Callable[[Datums, Sequence[bytes | None]], Found]
     start: int
+    kept: frozenset[Op]
     in_keys: bool = False
+
+    def suits(self, old_rows: OldRows) -> bool:
+        """See `groups.Reader`."""
+        return self.kept == old_rows(self.plan.version.name)
 
     def read(
         self, keys: Sequence[bytes | None], values: Sequence[bytes | None], places: Ints
@@ -192,12 +206,16 @@ class AvroRows:
             told = held(found.before, np.flatnonzero(chosen)) if op in _REPLACES else _NONE
             if isinstance(found.before, Records) and len(told):
                 chosen[told[plan.moved(found.before, image, told)]] = False
+                if op in self.kept:
+                    chosen &= ~plan.odd(found.before, count)
             rows = np.flatnonzero(chosen)
-            names = version.key if op is Op.DELETE else [column.name for column in plan.columns]
-            inside = within(image, rows)
-            columns = {c.name: c.array(image.fields[c.field], inside) for c in plan.columns if c.name in names}
+            names = version.key if op is Op.DELETE and op not in self.kept else [column.name for column in plan.columns]
+            columns = plan.arrays(image, rows, names)
             at, stamps = places[rows], found.commit_ts[rows]
-            block = ColumnBlock(version.name, version.version, op, version.key, at, stamps, plan.form, columns)
+            before = plan.arrays(found.before, rows, names) if len(told) and op in self.kept else None
+            block = ColumnBlock(
+                version.name, version.version, op, version.key, at, stamps, plan.form, columns, before=before
+            )
             blocks.append(block)
             alone[rows] = False
         return blocks, alone

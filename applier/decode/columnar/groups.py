@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from typing import Generic, Protocol, TypeVar
+from typing import Generic, Protocol, TypeAlias, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
+from applier.changefeed.event import Op
 from applier.changefeed.row_block import ColumnBlock
+from applier.changefeed.table import TableName
 from applier.decode.bounded_cache import Bounded
 from applier.errors import DecodeError
 
@@ -28,18 +30,29 @@ _LONGEST_HEAD = 1_000
 
 _Head = TypeVar("_Head")
 
+OldRows: TypeAlias = Callable[[TableName], frozenset[Op]]
+"""Kinds of changes of a table whose old rows are asked for, whole."""
+
+
+def no_old_rows(_name: TableName) -> frozenset[Op]:
+    """None is asked for."""
+    return frozenset()
+
 
 class Bulk(Protocol):
     """Reads what it can of many messages at once. One instance belongs to one decoder."""
 
     def read(
-        self, keys: Sequence[bytes | None], values: Sequence[bytes | None]
+        self, keys: Sequence[bytes | None], values: Sequence[bytes | None], old_rows: OldRows = no_old_rows
     ) -> tuple[Sequence[ColumnBlock], Sequence[int]]:
         """The rows that can be read at once, and the places of all other messages."""
 
 
 class Reader(Protocol):
     """Reads messages with one head."""
+
+    def suits(self, old_rows: OldRows) -> bool:
+        """Whether its blocks have just the old rows that are asked for."""
 
     def read(
         self, keys: Sequence[bytes | None], values: Sequence[bytes | None], places: npt.NDArray[np.int64]
@@ -79,7 +92,7 @@ class GroupedReader(Generic[_Head]):
     def __init__(
         self,
         head: Callable[[bytes | None, bytes | None], _Head | None],
-        reader: Callable[[_Head, bytes | None, bytes | None], Reader | None],
+        reader: Callable[[_Head, bytes | None, bytes | None, OldRows], Reader | None],
     ) -> None:
         self._head = head
         self._reader = reader
@@ -89,7 +102,9 @@ class GroupedReader(Generic[_Head]):
         """Make all readers anew: what they were made of has changed."""
         self._readers.clear()
 
-    def read(self, keys: Sequence[bytes | None], values: Sequence[bytes | None]) -> tuple[list[ColumnBlock], list[int]]:
+    def read(
+        self, keys: Sequence[bytes | None], values: Sequence[bytes | None], old_rows: OldRows = no_old_rows
+    ) -> tuple[list[ColumnBlock], list[int]]:
         """See `Bulk`."""
         alike: dict[_Head | None, list[int]] = {}
         for place, head in enumerate(map(self._head, keys, values)):
@@ -101,18 +116,25 @@ class GroupedReader(Generic[_Head]):
                 rest += places
                 continue
             for some in _pieces(values, places):
-                found, odd = self._read(head, keys, values, some)
+                found, odd = self._read(head, keys, values, some, old_rows)
                 blocks += found
                 rest += odd
         return blocks, sorted(rest)
 
     def _read(
-        self, head: _Head, keys: Sequence[bytes | None], values: Sequence[bytes | None], places: list[int]
+        self,
+        head: _Head,
+        keys: Sequence[bytes | None],
+        values: Sequence[bytes | None],
+        places: list[int],
+        old_rows: OldRows,
     ) -> tuple[list[ColumnBlock], list[int]]:
         """Rows of messages with one head, and the places of those that are left alone."""
         numbers = np.array(places)
         try:
-            reader = self._readers.get(head) or self._reader(head, keys[places[-1]], values[places[-1]])
+            reader = self._readers.get(head)
+            if reader is None or not reader.suits(old_rows):
+                reader = self._reader(head, keys[places[-1]], values[places[-1]], old_rows)
             if reader is None:
                 return [], places
             self._readers[head] = reader

@@ -8,7 +8,7 @@ its messages by a `JsonRows`.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from operator import attrgetter
 from typing import Any
 
@@ -20,6 +20,7 @@ import pyarrow as pa
 from applier.changefeed.event import Op
 from applier.changefeed.row_block import ColumnBlock, Ints
 from applier.changefeed.table import TableVersion
+from applier.decode.columnar.groups import OldRows
 from applier.decode.json_messages import MALFORMED
 from applier.decode.row_schemas import has_scale
 from applier.decode.values.dates import ZONED, zoned
@@ -66,10 +67,12 @@ class JsonRows:
         decode: Reads key and value of a message.
         commit_ts: Takes the commit ts out of what was read.
         row: Takes the row out of it: a `row_struct`.
-        old: Takes the old image of an update out of it: an `old_key`, or None where the message has none.
+        old: Takes the old image of an update out of it: an `old_struct`, or None where the message has none.
         cell: Where the value lies within the field of a column: "" for the field itself.
         scales: Columns of decimals whose scale shows only in their text, and the scale that the version has.
         marked: Numbers of the columns whose cell must have a flag `h`.
+        kept: Kinds of changes whose old rows are asked for. If that of updates is, the `old_struct` has all columns in
+            their order, else those of the key.
     """
 
     version: TableVersion
@@ -82,12 +85,17 @@ class JsonRows:
     cell: str = ""
     scales: Mapping[str, int] | None = None
     marked: Collection[int] = ()
+    kept: frozenset[Op] = frozenset()
 
     def __post_init__(self) -> None:
         # Equal floats may be written in two ways.
         exact = {column.name for column in self.columns if column.kind != pa.float64() and column.reader is not str}
         if not self.version.key or not exact.issuperset(self.version.key):
             raise ValueError
+
+    def suits(self, old_rows: OldRows) -> bool:
+        """See `groups.Reader`."""
+        return self.kept == old_rows(self.version.name)
 
     def read(
         self, keys: Sequence[bytes | None], values: Sequence[bytes | None], places: Ints
@@ -104,12 +112,32 @@ class JsonRows:
             return [], odd
         version = self.version
         # Of a deleted row only the key counts; the other columns become NULL beside rows that have them.
-        names = version.key if self.op is Op.DELETE else [column.name for column in self.columns]
-        columns = self._arrays(rows, names)
+        is_whole = self.op is not Op.DELETE or self.op in self.kept
+        names = [column.name for column in self.columns] if is_whole else version.key
+        cells = self._cells(rows, names)
+        columns = self._arrays(names, cells)
         stamps = np.array(list(map(self.commit_ts, messages)), np.int64)
         form = frozenset((column.name, str(column.kind)) for column in self.columns if column.kind != pa.string())
         block = ColumnBlock(version.name, version.version, self.op, version.key, places[~odd], stamps, form, columns)
-        return [block], odd
+        return [replace(block, before=self._before(messages, names, cells))], odd
+
+    def _before(
+        self, messages: Sequence[Any], names: Sequence[str], after: Sequence[Sequence[Any]]
+    ) -> dict[str, pa.Array[Any]] | None:
+        """Old rows, if they are asked for; what an old image leaves out did not change."""
+        if self.old is None or self.op not in self.kept:
+            return None
+        olds = list(map(self.old, messages))
+        if olds[0] is None:  # So is each: see `_strange`.
+            return None
+        read = attrgetter(*(f"k{number}{self.cell}" for number in range(len(names))), f"k0{self.cell}")
+        cells = [
+            [new if old is msgspec.UNSET else old for old, new in zip(old_values, new_values, strict=True)]
+            if msgspec.UNSET in old_values
+            else old_values
+            for old_values, new_values in zip(zip(*map(read, olds), strict=True), after, strict=True)
+        ]
+        return self._arrays(names, cells)
 
     def _messages(
         self, keys: Sequence[bytes | None], values: Sequence[bytes | None]
@@ -128,15 +156,19 @@ class JsonRows:
         return messages, odd
 
     def _strange(self, messages: Sequence[Any], rows: Sequence[Any]) -> set[int]:
-        """Updates that change a key, and rows with other flags or scales: those are of another version."""
+        """Updates that change a key, or alone lack an old row, and rows with the flags or scales of another version."""
         strange = set[int]()
         if self.old is not None:
-            count = len(self.version.key)
-            old, new = attrgetter(*(f"k{n}{self.cell}" for n in range(count))), self._values(self.version.key)
+            key, is_kept = self.version.key, self.op in self.kept
+            count, held = len(key), [column.name for column in self.columns] if is_kept else list(key)
+            old, new = attrgetter(*(f"k{held.index(name)}{self.cell}" for name in key)), self._values(key)
             unchanged = msgspec.UNSET if count == 1 else (msgspec.UNSET,) * count
-            for n, (before, row) in enumerate(zip(map(self.old, messages), rows, strict=True)):
-                if before is not None and (key := old(before)) != new(row) and key != unchanged:
+            olds = list(map(self.old, messages))
+            for n, (before, row) in enumerate(zip(olds, rows, strict=True)):
+                if before is not None and (former := old(before)) != new(row) and former != unchanged:
                     strange.add(n)
+            if is_kept and None in olds and any(olds):
+                strange.update(n for n, before in enumerate(olds) if before is None)
         for name, scale in (self.scales or {}).items():
             texts = list(map(self._values([name]), rows))
             # Mostly all of them have it, and one by one they would be asked in twice the time.
@@ -151,10 +183,13 @@ class JsonRows:
         numbers = {column.name: number for number, column in enumerate(self.columns)}
         return attrgetter(*(f"c{numbers[name]}{self.cell}" for name in names))
 
-    def _arrays(self, rows: Sequence[Any], names: Sequence[str]) -> dict[str, pa.Array[Any]]:
-        values = zip(*map(self._values([*names, names[0]]), rows), strict=True)  # The last makes it a tuple always.
+    def _cells(self, rows: Sequence[Any], names: Sequence[str]) -> list[Sequence[Any]]:
+        """The values of some columns, and those of the first one again, which makes a row a tuple always."""
+        return list(zip(*map(self._values([*names, names[0]]), rows), strict=True))
+
+    def _arrays(self, names: Sequence[str], cells: Sequence[Sequence[Any]]) -> dict[str, pa.Array[Any]]:
         by_name = {column.name: column for column in self.columns}
-        return {name: by_name[name].array(found) for name, found in zip(names, values, strict=False)}
+        return {name: by_name[name].array(found) for name, found in zip(names, cells, strict=False)}
 
 
 def row_struct(names: Sequence[str], kinds: Sequence[Any]) -> Any:
@@ -168,10 +203,10 @@ def row_struct(names: Sequence[str], kinds: Sequence[Any]) -> Any:
     return msgspec.defstruct("Row", fields, gc=False, forbid_unknown_fields=True, rename=renamed)
 
 
-def old_key(key: Sequence[str], kind: Any = Any, *default: Any) -> Any:
-    """A struct of the key columns of an old image, all of one kind: fields `k0`, `k1`, …; the image may have others.
+def old_struct(names: Sequence[str], kinds: Sequence[Any], default: Any = msgspec.UNSET) -> Any:
+    """A struct of some columns of an old image, of the given kinds: fields `k0`, `k1`, …; the image may have others.
 
-    The default is what a column is that the image lacks; there is none where it must not lack one.
+    The default is what a column is that the image lacks.
     """
-    fields: list[Any] = [(f"k{number}", kind, *default) for number in range(len(key))]
-    return msgspec.defstruct("Key", fields, gc=False, rename={f"k{n}": name for n, name in enumerate(key)})
+    fields: list[Any] = [(f"k{number}", kind, default) for number, kind in enumerate(kinds)]
+    return msgspec.defstruct("Old", fields, gc=False, rename={f"k{n}": name for n, name in enumerate(names)})

@@ -18,7 +18,7 @@ from applier.changefeed.table import TableName, TableVersion
 from applier.decode.bounded_cache import Bounded
 from applier.decode.columnar.avro_columns import AvroRows, Found, Head, RowPlan, avro_types
 from applier.decode.columnar.avro_reader import Datums, Flags, Numbers, ReadRecords, Records, Texts, Values
-from applier.decode.columnar.groups import GroupedReader, Reader
+from applier.decode.columnar.groups import GroupedReader, OldRows, Reader
 from applier.decode.debezium.ddl import TableChange, schema_change
 from applier.decode.debezium.rows import (
     ConnectField,
@@ -142,7 +142,9 @@ class DebeziumAvroDecoder:
         change = row_change(layout, op, commit_ts, _upstream(layout, before), _upstream(layout, after))
         return self._announcer.events(layout.version, layout.text_decimals, change)
 
-    def _row_reader(self, beginning: Head, *_: bytes | None) -> Reader | None:
+    def _row_reader(
+        self, beginning: Head, _key: bytes | None, _value: bytes | None, old_rows: OldRows
+    ) -> Reader | None:
         """A reader of rows of schemas that were met, of the table that was met with them last."""
         key_id, value_id = map(self._reader.schema_id, beginning)
         layout = self._last.get((key_id, value_id))
@@ -152,7 +154,8 @@ class DebeziumAvroDecoder:
         if writer.read_many is None:
             return None
         start = self._reader.framing.header_bytes
-        return _rows_reader(layout, _row_record(writer.schema), value_id, writer.read_many, start)
+        kept = old_rows(layout.version.name)
+        return _rows_reader(layout, _row_record(writer.schema), value_id, writer.read_many, start, kept)
 
     def _head(self, key: bytes | None, value: bytes | None) -> Head | None:
         """What a message begins with; rows without a key are read one by one."""
@@ -228,11 +231,13 @@ def _field(declared: dict[str, Any], kind: dict[str, Any]) -> ConnectField:
     )
 
 
-def _rows_reader(layout: Layout, record: AvroSchema, form: int, read: ReadRecords, start: int) -> AvroRows | None:
+def _rows_reader(
+    layout: Layout, record: AvroSchema, form: int, read: ReadRecords, start: int, kept: frozenset[Op]
+) -> AvroRows | None:
     """A reader of the rows of one pair of schemas. None if they must be read one by one, or it raises ValueError.
 
     The record is the schema of an image, the form the id of the schema of the values; datums begin
-    at `start`.
+    at `start`. Old rows are asked for of the `kept` kinds of changes.
     """
     version, types = layout.version, avro_types(record)
     kinds = {column.name: column.type for column in version.columns}
@@ -247,7 +252,7 @@ def _rows_reader(layout: Layout, record: AvroSchema, form: int, read: ReadRecord
     if layout.text_decimals:
         return None
     plan = RowPlan.of(version, form, record, fields)
-    return AvroRows(plan, lambda datums, _: _rows(read(datums), datums, version.name), start)
+    return AvroRows(plan, lambda datums, _: _rows(read(datums), datums, version.name), start, kept)
 
 
 def _rows(row: Records, datums: Datums, name: TableName) -> Found:

@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from applier.changefeed.event import Op
 from applier.changefeed.table import TableVersion
-from applier.decode.columnar.json_columns import JsonColumn, JsonRows, old_key, row_struct
+from applier.decode.columnar.json_columns import JsonColumn, JsonRows, old_struct, row_struct
 from applier.decode.debezium.rows import BITS, ConnectField, Layout
 from applier.decode.json_messages import Tso
 
@@ -60,8 +60,12 @@ def _ends(data: bytes, at: int, tail: bytes) -> bool:
     return len(data) - at == len(tail) and data.endswith(tail)
 
 
-def rows_reader(head: Head, layout: Layout, fields: Sequence[ConnectField], key: Sequence[str]) -> JsonRows | None:
+def rows_reader(
+    head: Head, layout: Layout, fields: Sequence[ConnectField], key: Sequence[str], kept: frozenset[Op]
+) -> JsonRows | None:
     """A reader of rows with one head, these declared fields and the key columns of the Kafka key.
+
+    Old rows are asked for of the `kept` kinds of changes.
 
     None if they must be read one by one, which the layout shows how to do; it raises ValueError for that, too.
     """
@@ -72,7 +76,8 @@ def rows_reader(head: Head, layout: Layout, fields: Sequence[ConnectField], key:
         return None
     columns = tuple(_column(field, layout) for field in held)
     key_message = msgspec.defstruct("Key", [("payload", row_struct(key, [Any] * len(key)))], gc=False)
-    parse, parse_key = _parser(version, head[2].decode()), msgspec.json.Decoder(key_message).decode
+    old_names = [column.name for column in version.columns] if op in kept else version.key
+    parse, parse_key = _parser(version, head[2].decode(), old_names), msgspec.json.Decoder(key_message).decode
     key_tail, tail = len(head[0]), len(head[1])
 
     def decode(key: bytes, value: bytes) -> Any:
@@ -81,7 +86,7 @@ def rows_reader(head: Head, layout: Layout, fields: Sequence[ConnectField], key:
 
     row = attrgetter("before" if op is Op.DELETE else "after")
     old = attrgetter("before") if op is Op.UPDATE else None
-    return JsonRows(version, op, columns, decode, attrgetter("source.commit_ts"), row, old)
+    return JsonRows(version, op, columns, decode, attrgetter("source.commit_ts"), row, old, kept=kept)
 
 
 def _column(field: ConnectField, layout: Layout) -> JsonColumn:
@@ -89,14 +94,15 @@ def _column(field: ConnectField, layout: Layout) -> JsonColumn:
     return JsonColumn(field.name, pa.int64() if field.semantic == BITS else kind, types, layout.readers.get(field.name))
 
 
-def _parser(version: TableVersion, letter: str) -> Callable[[bytes], Any]:
+def _parser(version: TableVersion, letter: str, old: Sequence[str]) -> Callable[[bytes], Any]:
     """A decoder of messages with just these columns; what is None in it must not be there."""
     row = row_struct([column.name for column in version.columns], [Any] * len(version.columns))
     place: list[Any] = [("db", Literal[version.name.database]), ("table", Literal[version.name.table])]
     source = msgspec.defstruct("Source", [*place, ("commit_ts", Tso)], gc=False)
+    before = old_struct(old, [Any] * len(old))
     images: dict[str, list[Any]] = {
         "c": [("after", row), ("before", None, None)],
-        "u": [("after", row), ("before", old_key(version.key) | None, None)],
+        "u": [("after", row), ("before", before | None, None)],
         "d": [("before", row), ("after", None, None)],
     }
     absent: list[Any] = [(name, None, None) for name in ("ddl", "databaseName", "tableChanges")]

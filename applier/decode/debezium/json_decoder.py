@@ -15,7 +15,7 @@ import msgspec
 from applier.changefeed.event import Event, Image, Op, Resolved, RowChange
 from applier.changefeed.table import TableName, TableVersion, fold
 from applier.decode.bounded_cache import Bounded
-from applier.decode.columnar.groups import GroupedReader
+from applier.decode.columnar.groups import GroupedReader, OldRows
 from applier.decode.columnar.groups import Reader as RowReader
 from applier.decode.debezium.ddl import Described, TableChange, schema_change
 from applier.decode.debezium.json_columns import SCHEMA, Head, MessageHeads, rows_reader
@@ -194,7 +194,7 @@ class DebeziumDecoder:
         self._layouts[name, key] = (schema, frozenset(image), layout)
         return layout
 
-    def _row_reader(self, head: Head, key: bytes | None, value: bytes | None) -> RowReader | None:
+    def _row_reader(self, head: Head, key: bytes | None, value: bytes | None, old_rows: OldRows) -> RowReader | None:
         """A reader of rows like this one, if its version was announced."""
         (payload, schema), names = _split(value or b""), _key_names(key or b"")
         name = TableName(payload.source.db, payload.source.table)
@@ -202,7 +202,7 @@ class DebeziumDecoder:
         layout = self._declared_layout(name, schema, names, image)
         if not self._announcer.knows(layout.version):
             return None
-        return rows_reader(head, layout, self._declared.get(schema) or _fields(schema), names)
+        return rows_reader(head, layout, self._declared.get(schema) or _fields(schema), names, old_rows(name))
 
 
 def described_layout(described: TableVersion, key: tuple[str, ...]) -> Layout:

@@ -15,8 +15,8 @@ import pyarrow as pa
 
 from applier.changefeed.event import Op
 from applier.changefeed.row_block import ColumnBlock, without
-from applier.decode.columnar.groups import GroupedReader, Reader
-from applier.decode.columnar.json_columns import JsonColumn, JsonRows, old_key, row_struct
+from applier.decode.columnar.groups import GroupedReader, OldRows, Reader, no_old_rows
+from applier.decode.columnar.json_columns import JsonColumn, JsonRows, old_struct, row_struct
 from applier.decode.json_messages import Tso
 from applier.decode.open.cells import BINARY, Cell, reader
 from applier.decode.row_schemas import Description
@@ -56,10 +56,8 @@ class _Stamp(msgspec.Struct, gc=False):
 _STAMPS = msgspec.json.Decoder(_Stamp)
 
 
-class _OldCell(msgspec.Struct, gc=False):
-    """A cell of the key in the old image; what is UNSET did not change."""
-
-    v: Any = msgspec.UNSET
+_UNCHANGED = Cell(0, msgspec.UNSET)
+"""A cell that the old image leaves out."""
 
 
 class EventHeads:
@@ -82,15 +80,19 @@ class EventHeads:
         return self._last
 
 
-def rows_reader(beginning: Head, description: Description, cells: Mapping[str, Cell]) -> JsonRows | None:
+def rows_reader(
+    beginning: Head, description: Description, cells: Mapping[str, Cell], kept: frozenset[Op]
+) -> JsonRows | None:
     """A reader of events with one head, and of rows like these cells, in the version of their description now.
+
+    Old rows are asked for of the `kept` kinds of changes.
 
     None if they must be read one by one; it raises ValueError for that, too.
     """
     if any(cell.t not in _KINDS for cell in cells.values()):
         return None
     version, op = description.settled, beginning[1]
-    parse = _parser(op, version.key, cells)
+    parse = _parser(op, list(cells) if op in kept else version.key, cells)
     return JsonRows(
         version,
         op,
@@ -102,6 +104,7 @@ def rows_reader(beginning: Head, description: Description, cells: Mapping[str, C
         cell=".v",
         scales=dict(description.scales),
         marked=[number for number, cell in enumerate(cells.values()) if cell.h],
+        kept=kept,
     )
 
 
@@ -112,12 +115,12 @@ def _column(name: str, cell: Cell) -> JsonColumn:
     return JsonColumn(name, kind, types, str if cell.t == _DOUBLE else reader(cell))
 
 
-def _parser(op: Op, key: Sequence[str], cells: Mapping[str, Cell]) -> Callable[[bytes], Any]:
+def _parser(op: Op, held: Sequence[str], cells: Mapping[str, Cell]) -> Callable[[bytes], Any]:
     """A decoder of events with just these columns, of these types and flags; what is None in it must not be there."""
     row = row_struct(list(cells), [_cell(cell) for cell in cells.values()])
     members: list[Any] = [("d", row), ("u", None, None), ("p", None, None)]
     if op is Op.UPDATE:
-        old = old_key(key, _OldCell, msgspec.field(default_factory=_OldCell))
+        old = old_struct(held, [Cell] * len(held), msgspec.field(default_factory=lambda: _UNCHANGED))
         members = [("u", row), ("p", old), ("d", None, None)]
     elif op is Op.UPSERT:
         members = [("u", row), ("p", None, None), ("d", None, None)]
@@ -137,12 +140,14 @@ class OpenBulk:
     def __init__(
         self,
         split: Callable[[bytes | None, bytes | None], Sequence[tuple[bytes, bytes]]],
-        reader: Callable[[Head, bytes | None, bytes | None], Reader | None],
+        reader: Callable[[Head, bytes | None, bytes | None, OldRows], Reader | None],
     ) -> None:
         self._split = split
         self._events = GroupedReader(EventHeads(), reader)
 
-    def read(self, keys: Sequence[bytes | None], values: Sequence[bytes | None]) -> tuple[list[ColumnBlock], list[int]]:
+    def read(
+        self, keys: Sequence[bytes | None], values: Sequence[bytes | None], old_rows: OldRows = no_old_rows
+    ) -> tuple[list[ColumnBlock], list[int]]:
         """See `Bulk`."""
         events: list[tuple[int, int, bytes, bytes]] = []
         left: set[int] = set()
@@ -154,7 +159,7 @@ class OpenBulk:
         if not events:
             return [], sorted(left)
         messages, numbers, heads, bodies = zip(*events, strict=True)
-        found, rest = self._events.read(heads, bodies)
+        found, rest = self._events.read(heads, bodies, old_rows)
         left.update(messages[number] for number in rest)
         places, indexes = np.array(messages), np.array(numbers)
         # Of a message that is left alone no row is taken.

@@ -19,6 +19,7 @@ import msgspec
 from applier.changefeed.event import Event, Op, Resolved, RowChange, SchemaChange
 from applier.changefeed.table import TableName, TableVersion
 from applier.decode.bounded_cache import BoundedLists
+from applier.decode.columnar.groups import OldRows
 from applier.decode.columnar.groups import Reader as RowReader
 from applier.decode.decoder import WireForm
 from applier.decode.json_messages import PROTOCOL_HINT, Tso, begins_as_json, read_json
@@ -192,16 +193,19 @@ class OpenDecoder:
         self._seen.keep((key.scm, key.tbl), seen)
         return seen
 
-    def _row_reader(self, beginning: Head, event_key: bytes | None, body: bytes | None) -> RowReader | None:
+    def _row_reader(
+        self, beginning: Head, event_key: bytes | None, body: bytes | None, old_rows: OldRows
+    ) -> RowReader | None:
         """A reader of rows like this one, if it is whole and its version was announced."""
         key, row = read_json(_KEYS, event_key or b"", _WHAT), read_json(_ROWS, body or b"", _WHAT)
         cells = row.d if row.u is None else row.u
         if key.t != _ROW or key.ccl is not None or key.ohk or not cells:
             return None
         seen = self._recognise(key, cells)
-        return (
-            rows_reader(beginning, seen.description, cells) if seen.description.fits(_image(cells, seen, key)) else None
-        )
+        description = seen.description
+        if not description.fits(_image(cells, seen, key)):
+            return None
+        return rows_reader(beginning, description, cells, old_rows(description.version.name))
 
 
 def _is_reduced(key: EventKey, row: Row) -> bool:

@@ -52,8 +52,11 @@ def head(value: bytes) -> bytes | None:
     return value[start:at]
 
 
-def rows_reader(sample: SimpleEnvelope, version: TableVersion) -> AvroRows | None:
-    """A reader of rows with the columns of a sample. None if they must be read one by one, or it raises ValueError."""
+def rows_reader(sample: SimpleEnvelope, version: TableVersion, kept: frozenset[Op]) -> AvroRows | None:
+    """A reader of rows with the columns of a sample, and the old rows of the `kept` kinds of changes.
+
+    None if they must be read one by one, or it raises ValueError.
+    """
     names = list(sample.data or sample.old or ())
     types = {column.name: column.type for column in version.columns}
     if any(name not in types for name in names):
@@ -64,7 +67,8 @@ def rows_reader(sample: SimpleEnvelope, version: TableVersion) -> AvroRows | Non
     branches = np.array([branch for branch, _ in kinds])
     # A number beyond 63 bits comes as an unsigned one.
     wraps = np.array([types[name].name == "bigint" and types[name].unsigned for name in names])
-    return AvroRows(plan, SimpleAvroColumns(plan, _Names.of(names), branches, wraps).find, len(ROW) + len(_FIRST))
+    find = SimpleAvroColumns(plan, _Names.of(names), branches, wraps).find
+    return AvroRows(plan, find, len(ROW) + len(_FIRST), kept)
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from applier.changefeed.event import Bootstrap, Event, Op, Resolved, RowChange, SchemaChange
 from applier.changefeed.table import TableName, TableVersion
 from applier.decode.bounded_cache import Bounded
-from applier.decode.columnar.groups import GroupedReader, Reader, TypeHeads
+from applier.decode.columnar.groups import GroupedReader, OldRows, Reader, TypeHeads
 from applier.decode.decoder import WireForm
 from applier.decode.json_messages import JSON_START, PROTOCOL_HINT, begins_as_json, read_json
 from applier.decode.large_messages import ClaimedMessage, LargeMessages, RowMark
@@ -108,16 +108,17 @@ class SimpleDecoder:
         """What a message begins with, in JSON or in Avro, which a changefeed may turn to half-way."""
         return avro_columns.head(value) if value and value[0] == _AVRO_START else self._type_heads(key, value)
 
-    def _row_reader(self, _head: bytes, _key: bytes | None, value: bytes | None) -> Reader | None:
+    def _row_reader(self, _head: bytes, _key: bytes | None, value: bytes | None, old_rows: OldRows) -> Reader | None:
         """A reader of rows like this one, if it is whole and its columns and key are known."""
         envelope = self._read(value or b"")
         op = _OPS.get(envelope.type)
         version = self._versions.get((TableName(envelope.database, envelope.table), envelope.schema_version))
         if op is None or version is None:
             return None
+        kept = old_rows(version.name)
         if value and value[0] == _AVRO_START:
-            return avro_columns.rows_reader(envelope, version)
-        return json_form.row_reader(envelope, op, version)
+            return avro_columns.rows_reader(envelope, version, kept)
+        return json_form.row_reader(envelope, op, version, kept)
 
     def _claimed(self, claimed: ClaimedMessage) -> tuple[RowMark, SimpleEnvelope]:
         large = self._read(claimed.value)

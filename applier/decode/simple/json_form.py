@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from applier.changefeed.event import Op
 from applier.changefeed.table import Column, ColumnType, Index, TableName, TableVersion
-from applier.decode.columnar.json_columns import JsonColumn, JsonRows, old_key, row_struct
+from applier.decode.columnar.json_columns import JsonColumn, JsonRows, old_struct, row_struct
 from applier.decode.json_messages import Tso
 from applier.decode.row_schemas import HIDDEN, SIGNED
 from applier.decode.values.dates import ZONED, ZonedText
@@ -144,15 +144,21 @@ class _PlainMessage(msgspec.Struct, gc=False, rename="camel", kw_only=True):
 ENVELOPES = msgspec.json.Decoder(SimpleEnvelope)
 
 
-def row_reader(sample: SimpleEnvelope, op: Op, version: TableVersion) -> JsonRows:
-    """A reader of messages like a sample row. Raises ValueError if they must be read one by one."""
+def row_reader(sample: SimpleEnvelope, op: Op, version: TableVersion, kept: frozenset[Op]) -> JsonRows:
+    """A reader of messages like a sample row, with the old rows of the `kept` kinds.
+
+    Raises:
+        ValueError: They must be read one by one.
+    """
     image = (sample.old if op is Op.DELETE else sample.data) or {}
     columns = tuple(JsonColumn(name, ZONED if _is_zoned(name, version) else pa.string()) for name in image)
     kinds = [ZonedText | None if column.kind == ZONED else str | None for column in columns]
     fields: list[Any] = [("type", Literal[sample.type]), ("schema_version", Literal[sample.schema_version])]
     row = row_struct(list(image), kinds)
     if op is Op.UPDATE:
-        fields += [("data", row), ("old", old_key(version.key, Any, msgspec.UNSET) | None, None)]
+        held = list(image) if op in kept else version.key
+        of = dict(zip(image, kinds, strict=True))
+        fields += [("data", row), ("old", old_struct(held, [of[name] | msgspec.UnsetType for name in held]))]
     else:
         fields.append(("old" if op is Op.DELETE else "data", row))
     message = msgspec.defstruct("Message", fields, bases=(_PlainMessage,), gc=False, rename="camel", kw_only=True)
@@ -165,6 +171,7 @@ def row_reader(sample: SimpleEnvelope, op: Op, version: TableVersion) -> JsonRow
         attrgetter("commit_ts"),
         attrgetter("old" if op is Op.DELETE else "data"),
         attrgetter("old") if op is Op.UPDATE else None,
+        kept=kept,
     )
 
 

@@ -198,7 +198,7 @@ class _TaskState:
         rest: Iterable[int] = range(len(values))
         blocks: Sequence[ColumnBlock] = ()
         if self._decoder.bulk is not None and not skip and not self._job.try_all:
-            blocks, rest = self._decoder.bulk.read(keys, values)
+            blocks, rest = self._decoder.bulk.read(keys, values, self._job.rules.old_rows)
             blocks, rest = _taken_apart(blocks, rest, self._is_columnar)
         self._read_each(place, rest, offsets, keys, values, skip)
         self.rows.take_rows(place)

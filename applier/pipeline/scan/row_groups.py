@@ -407,11 +407,8 @@ class RowGroups:
         self._found.parts.setdefault((name, number), []).append(part)
 
     def is_whole(self, block: ColumnBlock) -> bool:
-        """Whether a block holds all that its table keeps of its rows: blocks have no old images."""
-        shape = self.rules.shape_of(block.name)
-        if block.op is Op.DELETE:
-            return not shape.history and not shape.is_soft
-        return block.op is not Op.UPDATE or not shape.keeps_old
+        """Whether a block holds all that its table keeps of its rows: nothing says if a deleted row is whole."""
+        return block.op is not Op.DELETE or not self.rules.shape_of(block.name).is_soft
 
     def _typing(self, version: TableVersion) -> Typing:
         return Typing(version, self.wire, self.rules)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from itertools import islice
 from typing import Any
@@ -13,7 +13,12 @@ import pytest
 from applier.changefeed.applied_offsets import AppliedOffsets, Reach
 from applier.changefeed.event import RowChange, SchemaChange
 from applier.changefeed.fate import Fate
+from applier.changefeed.filter import TablePattern
+from applier.changefeed.history import changes_of
 from applier.changefeed.message import MESSAGE_ORDER, MESSAGE_SCHEMA, Messages, TopicPartition, by_place
+from applier.changefeed.row_block import ColumnBlock
+from applier.changefeed.shape import Shape
+from applier.changefeed.table import TableName
 from applier.changefeed.types import TypeRules
 from applier.changefeed.window import OffsetRange, Window
 from applier.decode.avro import decoder as avro
@@ -23,6 +28,7 @@ from applier.decode.options import DecoderOptions
 from applier.decode.protocols import build
 from applier.errors import IncompleteRow
 from applier.order import feed_order
+from applier.order.changes import ChangeBlocks
 from applier.order.feed_order import ORDERS
 from applier.order.latest import last_per_key
 from applier.pipeline.scan import decode_task
@@ -88,13 +94,13 @@ class MessageSource(InMemory):
         return dict(by_place(self._rows.sort_by(MESSAGE_ORDER)))
 
 
-def scan(source: MessageSource, variant: str, **known: Any) -> WindowScan:
+def scan(source: MessageSource, variant: str, rules: TypeRules | None = None, **known: Any) -> WindowScan:
     """What the whole recording holds, bad messages set aside."""
     protocol = next(name for prefix, name in PROTOCOLS.items() if variant.startswith(prefix))
     options = DecoderOptions(timezone="Asia/Shanghai" if "shanghai" in variant else "UTC", by_offset=True)
     by_offset = variant in WITHOUT_WATERMARKS or not {"covered", "passed"}.isdisjoint(known)
     order = ORDERS["offset" if by_offset else "resolved"]
-    template = DecodeTask(protocol, options, TypeRules(), ("*.*",), (), 0, order)
+    template = DecodeTask(protocol, options, rules or TypeRules(), ("*.*",), (), 0, order)
     describes = protocol != "simple"
     scanner = WindowScanner(source, template, describes, keep_bad=True)
     bounds = source.bounds()
@@ -104,6 +110,8 @@ def scan(source: MessageSource, variant: str, **known: Any) -> WindowScan:
 
 def rows(parts: list[Part]) -> list[dict[str, Any]]:
     """The last change of each key of a table, in the order of their places."""
+    if not parts:
+        return []
     together = pa.concat_tables([part.here for part in parts], promote_options="permissive").combine_chunks()
     key = list(parts[0].version.key)
     together = last_per_key(together, key) if key else together
@@ -124,8 +132,17 @@ def summary(found: WindowScan) -> dict[str, Any]:
         "waiting": sorted(map(repr, found.waiting)),
         "bad": sorted((bad.partition, bad.offset, str(bad.error)) for bad in found.bad),
         "ddl": found.ddl,
-        "rows": {key: rows(parts) for key, parts in found.results.parts.items()},
+        "rows": {key: rows(_of(parts, key[0])) for key, parts in found.results.parts.items()},
+        "changes": {
+            key: rows(changes)
+            for key, parts in found.results.parts.items()
+            if (changes := _of(parts, changes_of(key[0])))
+        },
     }
+
+
+def _of(parts: Sequence[Part], name: TableName) -> list[Part]:
+    return [part for part in parts if part.version.name == name]
 
 
 def use_recorded_registry(monkeypatch: pytest.MonkeyPatch, scenario: str, variant: str) -> None:
@@ -136,15 +153,21 @@ def use_recorded_registry(monkeypatch: pytest.MonkeyPatch, scenario: str, varian
             monkeypatch.setattr(module, "open_registry", lambda _: registry)
 
 
-def both_ways(monkeypatch: pytest.MonkeyPatch, source: MessageSource, variant: str, **known: Any) -> tuple[Any, Any]:
+def both_ways(
+    monkeypatch: pytest.MonkeyPatch,
+    source: MessageSource,
+    variant: str,
+    rules: TypeRules | None = None,
+    **known: Any,
+) -> tuple[Any, Any]:
     """What is found if all rows are read one by one, and if as many as can be are read at once."""
     use_recorded_registry(monkeypatch, source.scenario, variant)
     monkeypatch.setattr(decode_task, "FIRST_ROWS", 16)
     monkeypatch.setattr(decode_task, "SLICE_ROWS", 16)
     monkeypatch.setattr(groups, "FEWEST", NEVER)
-    slow = scan(source, variant, **known)
+    slow = scan(source, variant, rules, **known)
     monkeypatch.setattr(groups, "FEWEST", 1)
-    return summary(slow), summary(scan(source, variant, **known))
+    return summary(slow), summary(scan(source, variant, rules, **known))
 
 
 @pytest.mark.parametrize(
@@ -156,6 +179,50 @@ def test_rows_at_once_are_the_rows_one_by_one(scenario: str, variant: str, monke
     slow, quick = both_ways(monkeypatch, MessageSource(scenario, variant), variant)
     assert slow["rows"]
     assert quick == slow
+
+
+IMAGES = TypeRules(shapes=((TablePattern("*.*"), Shape(history=True, keeps_old=True)),))
+"""Every change, with its old row."""
+WITH_OLD_ROWS = {
+    ("types", variant)
+    for variant in (
+        "simple-json",
+        "simple-avro",
+        "canal-json-updated-columns",
+        "avro-before-value",
+        "debezium-avro",
+        "debezium",
+        "open-updated-columns",
+    )
+}
+"""One feed of each protocol, where there is one with old rows that lack what did not change."""
+
+
+@pytest.mark.parametrize(
+    ("scenario", "variant"),
+    [
+        pytest.param(*feed, marks=() if feed in WITH_OLD_ROWS else pytest.mark.soak)
+        for feed in FEEDS
+        if feed[1] not in WITHOUT_WATERMARKS
+    ],
+)
+def test_changes_with_old_rows_are_those_of_rows_one_by_one(
+    scenario: str, variant: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Both images of each update and the whole row of each delete, also what an old image leaves out."""
+    before: list[int] = []
+    add = ChangeBlocks.add
+
+    def counted(self: ChangeBlocks, block: ColumnBlock, *args: Any) -> None:
+        before.append(0 if block.before is None else len(block.places))
+        add(self, block, *args)
+
+    monkeypatch.setattr(ChangeBlocks, "add", counted)
+    slow, quick = both_ways(monkeypatch, MessageSource(scenario, variant), variant, IMAGES)
+    assert slow["changes"]
+    assert quick == slow
+    # Without them, the slow way would be compared with itself.
+    assert sum(before) or (scenario, variant) not in WITH_OLD_ROWS
 
 
 def test_rows_with_the_key_of_another_table_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -188,7 +255,7 @@ def test_rows_above_the_watermark_and_sent_again_are_told(
     name = next(iter(first.results.parts))[0]
     ahead = {name: stamps[ahead_of * (len(stamps) - 1) // 4]}
     monkeypatch.setattr(WindowScanner, "_upto", lambda *_: stamps[3 * len(stamps) // 4])
-    known = {"versions": first.versions, "applied": stamps[len(stamps) // 4], "applied_of": ahead}
+    known: dict[str, Any] = {"versions": first.versions, "applied": stamps[len(stamps) // 4], "applied_of": ahead}
     slow, quick = both_ways(monkeypatch, source, variant, **known)
     assert slow["counts"]["held"]
     assert slow["counts"]["had"]
