@@ -180,7 +180,7 @@ class TableLife:
         shape = LifeShape.drawn(self.seed, keeps_changes=self.keeps_changes)
         feed = _feed(chance, elements, self.size, shape)
         self.story += [str(elements), str(shape)]
-        name = f"life_{self.seed}"
+        name = f"life_{self.seed}{'' if self.keeps_changes is None else '_changes'}"
         self._lab = Lab(self.spark, name, feed.database, feed.records, chance.choice([20, 60, 1000]))
         self._faults = random.Random(f"faults of {self.seed}")
         self._lab.has_others, self._lab.shaped = True, shape.rows

@@ -13,8 +13,6 @@ from typing import Any
 
 import pytest
 
-from applier.changefeed.filter import exactly
-from applier.changefeed.table import TableName
 from applier.commands.follower import Follower
 from applier.commands.load.command import load
 from applier.config import settings
@@ -437,31 +435,8 @@ def test_a_ddl_behind_a_load_does_not_hide_the_gap(make: Make, tmp_path: Path) -
     assert changes(world) == sent(world) - sent(world, "a", START + 2) + sent(world, "a", tso)
 
 
-def test_a_load_that_is_given_up_does_not_hide_the_gap_of_the_one_before(make: Make, tmp_path: Path) -> None:
-    """Nothing came to the changes since the first load, and the second one forgets that there was one."""
-    world = keeping(make)
-    world.create("a")
-    world.put("a", 1)
-    world.resolve()
-    world.start()
-    world.obey(f"applier park -c {world.path} --tables shop.a --why test")
-    world.put("a", 2)
-    tso = world.resolve()
-    load(world.config, export(tmp_path / "export", tso), (), lambda _: None)
-    world.start()
-    world.resolve()
-    world.start()
-    with world.applier() as pipeline:
-        Requests(pipeline).ask(TableRequest("one", "load", exactly([TableName("shop", "a")]), "", "a test"))
-    world.obey(f"applier resume -c {world.path} --tables shop.a")
-    world.put("a", 7)
-    world.resolve()
-    world.start()
-    assert (world.table("a").state, begin_of(world)) == ("in step", tso)
-
-
 def test_changes_that_were_not_kept_while_a_table_was_parked_are_a_gap(make: Make) -> None:
-    """It comes back while no history is asked for, and no start finds it living meanwhile."""
+    """It comes back in a run without history, which found it parked at its start, and the next one keeps changes."""
     world = keeping(make)
     world.create("a")
     world.put("a", 1)
@@ -471,8 +446,12 @@ def test_changes_that_were_not_kept_while_a_table_was_parked_are_a_gap(make: Mak
     world.settings["tables"] = {}
     last = world.put("a", 1, op="UPDATE", v="lost")
     since = world.resolve()
-    world.obey(f"applier resume -c {world.path} --tables shop.a")
-    world.start()
+    with world.applier() as pipeline:
+        follower = Follower(pipeline)
+        Requests(pipeline).ask(TableRequest("one", "resume", ("shop.a",), "", "a test"))
+        while (step := follower.turn()).moved or step.resuming:
+            pass
+    assert world.table("a").state == "in step"
     world.settings["tables"] = {"shop.*": {"history": "images"}}
     world.put("a", 2)
     world.resolve()
