@@ -30,7 +30,7 @@ def test_every_live_table_is_the_database(seed: int, spark: SparkSession, disast
 
 @pytest.mark.parametrize("seed", SEEDS[-_FEW:] if _FEW else SEEDS)
 def test_every_change_is_kept_once(seed: int, spark: SparkSession, disasters: Disasters, tmp_path: Path) -> None:
-    """Each table of changes has every image above the commit ts that it names, and none twice: another life than above."""
+    """Each table of changes has every image above its commit ts, and none twice; not the life of above."""
     _run(TableLife(seed, spark, disasters, tmp_path, _SIZE, _STEPS, keeps_changes=True))
 
 
