@@ -181,6 +181,23 @@ def test_changes_that_were_not_kept_for_a_while_are_a_gap(make: Make) -> None:
     assert last <= (begin_of(world) or 0) <= since
 
 
+def test_a_table_whose_create_table_is_not_in_the_feed_keeps_its_columns(make: Make) -> None:
+    """What is known of it are its own columns, and not those of its changes."""
+    world = keeping(make)
+    world.settings["tables"]["incomplete"] = "allow"
+    world.put("a", 1)
+    world.put("a", 1, op="UPDATE", v="x")
+    since = world.resolve()
+    world.start()
+    world.put("a", 2)
+    world.resolve()
+    world.start()
+    assert [table.table for table in world.status().tables] == ["shop.a"]
+    assert world.table("a").state == "incomplete"
+    assert changes(world) == sent(world)
+    assert since > (begin_of(world) or 0)
+
+
 def test_old_changes_may_be_removed(make: Make) -> None:
     """By whole days, as the page says; later ones follow, and the table itself does not mind."""
     world = keeping(make)
