@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 from pyiceberg.table import StaticTable, Table
 
+from applier.changefeed.history import SUFFIX
 from applier.changefeed.message import MESSAGE_SCHEMA, Messages, TopicPartition, by_place
 from applier.changefeed.table import TableName
 from applier.changefeed.window import OffsetRange, Window
@@ -255,6 +256,14 @@ class Lab:
 
     def tables(self) -> dict[Name, StaticTable]:
         """The tables that are there and not marked as dropped, as PyIceberg reads them from their metadata files."""
+        return {name: table for name, table in self._all().items() if not name.table.endswith(SUFFIX)}
+
+    def changes(self) -> dict[Name, StaticTable]:
+        """Tables of changes that are there and not marked as dropped, by the names of their tables."""
+        every = ((name, name.table.removesuffix(SUFFIX), table) for name, table in self._all().items())
+        return {Name(name.database, owner): table for name, owner, table in every if owner != name.table}
+
+    def _all(self) -> dict[Name, StaticTable]:
         found = {}
         for database in sorted({item.schema.name.database for item in self.database.log if item.schema is not None}):
             for identifier in self.catalog.list((self.namespace(database),)):

@@ -156,6 +156,7 @@ class Database:
         ts: The newest commit ts.
         log: Everything that was done, in order.
         tables: The tables now.
+        rewrites: What an ALTER TABLE made of a row, by the version of its table behind it.
         tells_former: Messages name the table before a rename. Where they do not, and TiCDC leaves the text as it was
             typed, a former name without its database beside a new one with its own is of no known database: such a
             statement is refused, and not made here.
@@ -166,6 +167,7 @@ class Database:
     ) -> None:
         self.ts = ts
         self.filtered = filtered
+        self.rewrites: dict[int, Callable[[Row], Row]] = {}
         self.tells_former = True
         self._letters = letters or Letters()
         self.log: list[Rows | Ddl] = []
@@ -367,6 +369,7 @@ class Database:
     def _alter(self, name: Name, columns: Sequence[Column], rewritten: Callable[[Row], Row]) -> None:
         table = self.tables[name]
         table.schema = replace(table.schema, version=self.tick(), columns=tuple(columns))
+        self.rewrites[table.schema.version] = rewritten
         table.rows = {number: rewritten(row) for number, row in table.rows.items()}
         table.kept = {number: rewritten(row) for number, row in table.kept.items()}
 

@@ -296,7 +296,9 @@ class WindowApplier:
         refused: dict[TableName, TerminalError] = {}
         is_led = self.targets.feed.order.parts_at_ddl
         batches = [batch for batch in batches if batch.name not in self.state.parked | self.lacking.keys()]
-        new = {batch.name: batch.newest for batch in batches if is_new_to(batch, self.state)}
+        # Its changes have columns that a table has not.
+        own = [rows for rows, _ in map(Batch.apart, batches) if rows.parts]
+        new = {rows.name: rows.newest for rows in own if is_new_to(rows, self.state)}
         known = {} if is_led else made(new, self.state, self.targets)
         for batch in batches:
             is_new = batch.name in new.keys() - known.keys()

@@ -142,12 +142,16 @@ class Requests:
         return outcome
 
     def _park(self, names: Sequence[TableName], request: TableRequest) -> RequestOutcome:
-        """Park tables; one that is parked already keeps its reason, on which it depends whether a start resumes it."""
+        """Park tables; one that is parked already keeps its reason, on which it depends whether a start resumes it.
+
+        One with the reason of the request is parked as asked: the checkpoint of an earlier try may have failed behind
+        what the table itself says.
+        """
         state, parked, notes = self.main.state, list[TableName](), list[str]()
         reason = Reason(Why.BY_HAND, request.why)
         for name in names:
             known = state.completeness.get(name)
-            if known is not None and known.is_parked and not known.is_due:
+            if known is not None and known.is_parked and not known.is_due and known.reason != reason:
                 notes.append(wording.sentence(name, known))
                 continue
             parking.park(state, self.main.targets, name, reason)

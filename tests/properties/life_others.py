@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from applier.changefeed.history import SUFFIX
 from applier.sink.iceberg.catalog import Identifier
 from applier.sink.iceberg.table import Table
 from tests.lab import Lab
@@ -53,10 +54,12 @@ class LifeOthers:
             return
         name, identifier, table = self.random.choice(there)
         # A table of which another writer takes the column that marks deleted rows is parked until it is loaded again.
-        who = self.random.choice(sorted(OTHER_WRITERS.keys() - ({"takes a name"} if self.shape.is_keyed else set())))
+        who = self.random.choice(
+            sorted(OTHER_WRITERS.keys() - ({"takes a name"} if "deletes" in self.shape.keys else set()))
+        )
         self.story.append(f"another writer {who}: {name.database}.{name.table}")
         if who == "rolls back":
-            self.rolled.add(name)
+            self.rolled.add(Name(name.database, name.table.removesuffix(SUFFIX)))
             self._places.add(str(table.handle.uuid()))
         OTHER_WRITERS[who](self.lab.catalog, identifier)
 

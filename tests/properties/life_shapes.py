@@ -6,7 +6,7 @@ import hashlib
 import hmac
 import random
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from tests.upstream import Cell, Row, Schema
@@ -35,9 +35,22 @@ class LifeShape:
     is_keyed: bool = False
     more: Mapping[str, Any] = field(default_factory=dict)
 
+    @property
+    def history(self) -> str:
+        """Which changes are kept: `changes`, `images`, or "" for none."""
+        return str(self.keys.get("history", ""))
+
     @staticmethod
-    def drawn(seed: int) -> LifeShape:
-        """That of a seed; half of them have none."""
+    def drawn(seed: int, *, keeps_changes: bool | None = None) -> LifeShape:
+        """That of a seed: half of them have none. A third of all keeps changes, or as the caller says."""
+        found, chance = LifeShape._drawn(seed), random.Random(f"changes of {seed}")
+        if not (chance.random() < 1 / 3 if keeps_changes is None else keeps_changes):
+            return found
+        keys = {key: value for key, value in found.keys.items() if key not in ("where", "deletes")}
+        return replace(found, keys={**keys, "history": chance.choice(["changes", "images"])}, is_keyed=True)
+
+    @staticmethod
+    def _drawn(seed: int) -> LifeShape:
         chance = random.Random(f"shape of {seed}")
         if chance.random() < 0.5:
             return LifeShape()

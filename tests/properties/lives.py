@@ -31,7 +31,7 @@ class Lives:
         found: dict[Name, Life] = {}
         for item in self._ddl(ts):
             if told is None or item.ts < ts or item.sql in told:
-                _follow(item, found)
+                follow(item, found)
         return found
 
     def refused(self, life: Life, ts: int) -> set[int]:
@@ -57,13 +57,14 @@ class Lives:
         found: dict[Name, Life] = {}
         for item in self._ddl(ts):
             yield item, {found[name] for name in item.names if name in found}
-            _follow(item, found)
+            follow(item, found)
 
     def _ddl(self, ts: int) -> Iterator[Ddl]:
         return (item for item in self.database.log if isinstance(item, Ddl) and item.ts <= ts)
 
 
-def _follow(item: Ddl, found: dict[Name, Life]) -> None:
+def follow(item: Ddl, found: dict[Name, Life]) -> None:
+    """Let tables be known by their names behind a statement."""
     if item.schema is None:
         for name in item.names:
             found.pop(name, None)

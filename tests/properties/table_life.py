@@ -34,6 +34,7 @@ from tests.disasters import FAILURES, WHENS, Crash, Disasters
 from tests.lab import Lab, Memory, bag, own_rows
 from tests.properties.elements import Elements
 from tests.properties.histories import History
+from tests.properties.life_changes import LifeChanges
 from tests.properties.life_loads import Loads, OpenLoad, reached
 from tests.properties.life_others import LifeOthers
 from tests.properties.life_shapes import LifeShape
@@ -130,6 +131,7 @@ class TableLife:
         size: Events of the database.
         steps: So many in which things go wrong; then all tables come back.
         wide: Tables are also left out by patterns over whose border they are renamed.
+        keeps_changes: Whether every change is kept in a table beside each; None where the seed says that.
 
     Attributes:
         story: What happened.
@@ -144,6 +146,7 @@ class TableLife:
     size: int = 40
     steps: int = 60
     wide: bool = False
+    keeps_changes: bool | None = None
     story: list[str] = field(default_factory=list)
     looks: int = 0
     seen: set[str] = field(default_factory=set)
@@ -164,6 +167,7 @@ class TableLife:
     _is_dead: bool = False
     _faults: random.Random = field(init=False)
     _others: LifeOthers = field(init=False)
+    _changes: LifeChanges | None = None
     _damaged: set[Life] = field(default_factory=set)
 
     def __post_init__(self) -> None:
@@ -173,14 +177,15 @@ class TableLife:
             letters=chance.random() < 0.3, renames=renames, topics=renames and chance.random() < 0.5, include=True
         )
         self._renames = elements.renames
-        shape = LifeShape.drawn(self.seed)
+        shape = LifeShape.drawn(self.seed, keeps_changes=self.keeps_changes)
         feed = _feed(chance, elements, self.size, shape)
         self.story += [str(elements), str(shape)]
-        name = f"life_{self.seed}"
+        name = f"life_{self.seed}{'' if self.keeps_changes is None else '_changes'}"
         self._lab = Lab(self.spark, name, feed.database, feed.records, chance.choice([20, 60, 1000]))
         self._faults = random.Random(f"faults of {self.seed}")
         self._lab.has_others, self._lab.shaped = True, shape.rows
         self._others = LifeOthers(self._lab, random.Random(f"others of {self.seed}"), self.story, shape)
+        self._changes = LifeChanges(feed.database, feed.records, shape) if shape.history else None
         self._lives = Lives(feed.database)
         self._loads = Loads(self._lives, random.Random(f"loads of {self.seed}"), self.folder)
 
@@ -549,6 +554,7 @@ class TableLife:
         for name in sorted(wanted.keys() & here.keys()):
             if bag(own_rows(here[name])) != bag(self._lab.shaped(*wanted[name])):
                 found.append(f"{name} is not as in the database at the end")
+        found += self._wrong_changes(pipeline)
         return [*found, *(self._states(pipeline) if found else [])]
 
     # ---- what may be
@@ -567,7 +573,7 @@ class TableLife:
         self._lab.may_lack = lambda name: self._may_lack(pipeline, name)
         listed = [f"{name} is in the cut at {ts}" for name, ts in self._just_parked(pipeline)]
         problems = [line for line in self._lab.problems(pipeline) if line not in listed]
-        problems += self._wrong_states(pipeline)
+        problems += [*self._wrong_states(pipeline), *self._wrong_changes(pipeline)]
         assert not problems, "\n".join([*problems, *self._states(pipeline)])
 
     def _just_parked(self, pipeline: Pipeline) -> list[tuple[Name, int]]:
@@ -628,6 +634,17 @@ class TableLife:
             if known.is_parked and name in here and not self._may_show(name, life, known, here[name]):
                 found.append(f"{name} does not show what it was at {known.since}")
         return found
+
+    def _wrong_changes(self, pipeline: Pipeline) -> list[str]:
+        """What tables of changes have that the feed did not bring, or lack without showing it."""
+        if self._changes is None:
+            return []
+        state, tables = pipeline.state, self._lab.changes()
+        lives = self._lives.at(state.resolved_ts)
+        known = {Name(*name) for name in state.completeness}
+        found = [f"changes of {name} are there, but it is gone" for name in tables.keys() - lives.keys() - known]
+        whole = {name: table for name, table in self._lab.tables().items() if self._lab.is_live(pipeline, name)}
+        return [*found, *self._changes.problems(state.resolved_ts, lives, whole, tables)]
 
     def _wrong_state(self, name: Name, life: Life, known: Completeness, ts: int) -> str:
         """Why a table may not be in the state in which it is; "" if it may."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import re
 import tomllib
 from collections import Counter
 from contextlib import suppress
@@ -16,7 +17,9 @@ from applier.commands.follower import Follower
 from applier.commands.load.command import load
 from applier.config import settings
 from applier.errors import ConfigError
+from applier.pipeline.requests import Requests
 from applier.runtime import failpoints
+from applier.sink.control.rows import TableRequest
 from tests.few import few
 from tests.spark.feeds import read
 from tests.spark.test_paths import export
@@ -178,6 +181,23 @@ def test_changes_that_were_not_kept_for_a_while_are_a_gap(make: Make) -> None:
     assert last <= (begin_of(world) or 0) <= since
 
 
+def test_a_table_whose_create_table_is_not_in_the_feed_keeps_its_columns(make: Make) -> None:
+    """What is known of it are its own columns, and not those of its changes."""
+    world = keeping(make)
+    world.settings["tables"]["incomplete"] = "allow"
+    world.put("a", 1)
+    world.put("a", 1, op="UPDATE", v="x")
+    since = world.resolve()
+    world.start()
+    world.put("a", 2)
+    world.resolve()
+    world.start()
+    assert [table.table for table in world.status().tables] == ["shop.a"]
+    assert world.table("a").state == "incomplete"
+    assert changes(world) == sent(world)
+    assert since > (begin_of(world) or 0)
+
+
 def test_old_changes_may_be_removed(make: Make) -> None:
     """By whole days, as the page says; later ones follow, and the table itself does not mind."""
     world = keeping(make)
@@ -251,6 +271,36 @@ def test_a_process_that_dies_leaves_each_change_once(
     assert (world.table("b").state, world.keys("b")) == ("in step", {1, 3})
 
 
+def test_a_column_goes_and_a_process_dies_before_its_table_has_lost_it(
+    make: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its changes have: rows of before, which come again for the table, do not fit them any more."""
+    world = keeping(make)
+    world.ddl("CREATE TABLE a (id BIGINT PRIMARY KEY, v VARCHAR(9), w INT)", "a")
+    world.put("a", 1, w="7")
+    world.resolve()
+    world.start()
+    world.put("a", 2, w="8")
+    world.ddl("ALTER TABLE a DROP COLUMN w", "a")
+    world.put("a", 3)
+    world.resolve()
+    _die_at(world, monkeypatch, "changes-evolved")
+    world.start()
+    assert (world.table("a").state, world.keys("a")) == ("in step", {1, 2, 3})
+    assert changes(world) == Counter(_cells({k: v for k, v in row if k != "w"}) for row in sent(world))
+
+
+def _die_at(world: World, monkeypatch: pytest.MonkeyPatch, point: str) -> None:
+    def dies(reached: str) -> None:
+        if reached == point:
+            raise SystemExit(9)
+
+    with monkeypatch.context() as patch, suppress(SystemExit), world.applier() as pipeline:
+        patch.setattr(failpoints, "reach", dies)
+        Follower(pipeline).turn()
+        pytest.fail(f"it did not come to {point}")
+
+
 def test_a_parked_table_is_renamed_with_its_changes(make: Make) -> None:
     """Its former name is another table's, with changes of its own, before it comes back."""
     world = keeping(make)
@@ -317,6 +367,9 @@ def test_a_load_leaves_a_gap_that_is_shown(make: Make, tmp_path: Path) -> None:
     lost = world.put("a", 1, op="UPDATE", v="one")
     tso = world.resolve()
     load(world.config, export(tmp_path / "export", tso), (), lambda _: None)
+    world.resolve()
+    world.start()
+    assert (world.table("a").state, begin_of(world)) == ("in step", tso)
     world.put("a", 7)
     world.put("a", 1, op="UPDATE", v="two")
     world.resolve()
@@ -346,6 +399,81 @@ def test_a_load_without_rows_leaves_a_gap_too(make: Make, tmp_path: Path) -> Non
     world.start()
     assert changes(world) == sent(world, "a", last)
     assert begin_of(world) == tso
+
+
+@pytest.mark.parametrize("statement", ["ADD COLUMN w INT DEFAULT 5", "DROP COLUMN c", "MODIFY COLUMN c BIGINT"])
+def test_a_load_behind_a_ddl_keeps_the_changes(make: Make, tmp_path: Path, statement: str) -> None:
+    """The statement is in the export: the feed does not bring it to the changes, which take the columns of then."""
+    world = keeping(make)
+    world.ddl("CREATE TABLE a (id BIGINT PRIMARY KEY, v VARCHAR(9), c INT)", "a")
+    world.put("a", 1)
+    world.resolve()
+    world.start()
+    world.obey(f"applier park -c {world.path} --tables shop.a --why test")
+    world.ddl(f"ALTER TABLE a {statement}", "a")
+    tso = world.resolve()
+    folder = export(tmp_path / "export", tso)
+    columns = {"ADD": "`c` int, `w` int DEFAULT 5, ", "DRO": "", "MOD": "`c` bigint, "}[statement[:3]]
+    declared = f"CREATE TABLE `a` (`id` bigint NOT NULL, `v` varchar(9), {columns}PRIMARY KEY (`id`));\n"
+    (tmp_path / "export" / "shop.a-schema.sql").write_text(declared)
+    names = ["id", "v", *re.findall("`([cw])`", columns)]
+    rows = [",".join(f'"{name}"' for name in names), ",".join(["1", '"one"', *["5"] * (len(names) - 2)])]
+    (tmp_path / "export" / "shop.a.000000000.csv").write_text("".join(f"{line}\n" for line in rows))
+    load(world.config, folder, (), lambda _: None)
+    world.put("a", 7)
+    world.resolve()
+    world.start()
+    assert (world.table("a").state, begin_of(world)) == ("in step", tso)
+    assert changes(world) == sent(world, "a", tso)
+    (aside,) = [name for name in _names(world) if "__changes_dropped_" in name]
+    assert [row["id"] for row in read(world.spark, (f"{world.name}__shop", aside)).to_pylist()] == [1]
+
+
+def _names(world: World) -> list[str]:
+    return [row.tableName for row in world.spark.sql(f"SHOW TABLES IN lake.`{world.name}__shop`").collect()]
+
+
+def test_a_ddl_behind_a_load_does_not_hide_the_gap(make: Make, tmp_path: Path) -> None:
+    """The statement is the first that comes to the changes behind the load."""
+    world = keeping(make)
+    world.create("a")
+    world.put("a", 1)
+    world.resolve()
+    world.start()
+    world.obey(f"applier park -c {world.path} --tables shop.a --why test")
+    world.put("a", 2)
+    tso = world.resolve()
+    load(world.config, export(tmp_path / "export", tso), (), lambda _: None)
+    world.ddl("ALTER TABLE a ADD COLUMN w INT", "a")
+    world.put("a", 7, w="3")
+    world.resolve()
+    world.start()
+    assert (world.table("a").state, begin_of(world)) == ("in step", tso)
+    assert changes(world) == sent(world) - sent(world, "a", START + 2) + sent(world, "a", tso)
+
+
+def test_changes_that_were_not_kept_while_a_table_was_parked_are_a_gap(make: Make) -> None:
+    """It comes back in a run without history, which found it parked at its start, and the next one keeps changes."""
+    world = keeping(make)
+    world.create("a")
+    world.put("a", 1)
+    world.resolve()
+    world.start()
+    world.obey(f"applier park -c {world.path} --tables shop.a --why test")
+    world.settings["tables"] = {}
+    last = world.put("a", 1, op="UPDATE", v="lost")
+    since = world.resolve()
+    with world.applier() as pipeline:
+        follower = Follower(pipeline)
+        Requests(pipeline).ask(TableRequest("one", "resume", ("shop.a",), "", "a test"))
+        while (step := follower.turn()).moved or step.resuming:
+            pass
+    assert world.table("a").state == "in step"
+    world.settings["tables"] = {"shop.*": {"history": "images"}}
+    world.put("a", 2)
+    world.resolve()
+    world.start()
+    assert last <= (begin_of(world) or 0) <= since
 
 
 def test_a_table_comes_back_with_its_first_changes(make: Make) -> None:

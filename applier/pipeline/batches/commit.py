@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import NamedTuple, TypeVar
 
 from applier.changefeed.completeness import Reason, Why
-from applier.changefeed.history import COMPLETE_FROM, KEPT_FROM, changes_version
+from applier.changefeed.history import COMPLETE_FROM, changes_version
 from applier.changefeed.table import TableName, TableVersion
 from applier.changefeed.ts import LOGICAL
 from applier.changefeed.types import TypeRules
@@ -15,9 +15,8 @@ from applier.ddl.schema_tracker import Tables
 from applier.errors import SchemaChangeRefused, TableIncomplete, TableMismatch, TerminalError, ValueRefused
 from applier.pipeline.batches.batch import Batch
 from applier.pipeline.batches.stager import BatchRows, Stager
-from applier.pipeline.tables import table_records
+from applier.pipeline.tables import history_gap, table_records
 from applier.pipeline.tables.changefeed import ADOPTED, FILTERED
-from applier.pipeline.tables.loads import LoadRecord
 from applier.pipeline.tables.target_tables import TargetTables
 from applier.runtime import failpoints
 from applier.runtime.pulse import PULSE
@@ -105,8 +104,10 @@ def _prepared(targets: TargetTables, batch: Batch, tracked: Tables, stager: Stag
     if now.keys_only and targets.writer(batch.name) is None:
         # Deletes alone do not say what the table looks like, and find no row where there is none.
         return None
+    if batch.owner is not None and (owner_now := tracked.get(batch.owner)) is not None:
+        history_gap.set_aside_unfit(targets, batch.name, batch.owner, owner_now)
     # A table that is made here holds nothing: a crash before its first commit must not pass for that commit.
-    begin = {} if batch.owner is None else _begin(targets, batch, batch.owner)
+    begin = history_gap.begun(targets, batch.name) if batch.owner is None else _begin(targets, batch, batch.owner)
     writer = targets.ensure(now, targets.stamp(batch.name, 0, begin))
     if targets.listed.is_strict:
         # A writer that was opened within the step may have found the table rolled back.
@@ -145,25 +146,14 @@ def _now(batch: Batch, tracked: Tables) -> TableVersion:
 def _begin(targets: TargetTables, batch: Batch, owner: TableName) -> dict[str, str]:
     """Above which commit ts a table of changes has all, where this commit begins it late, or passes over a load."""
     table, changes = targets.writer(owner), targets.writer(batch.name)
-    applied = 0 if table is None or table.known is None else table.known.resolved_ts
-    passed = 0 if table is None else _passed(table)
     if changes is not None and changes.known is not None:
-        had, begun = changes.known.resolved_ts, int(changes.table.setting(COMPLETE_FROM) or 0)
-        # Others have set it back: what it had above its stamp then is gone.
-        since = passed if passed > had else had if changes.rolled_back is not None else 0
-        return {COMPLETE_FROM: str(since)} if since > begun else {}
-    whole = targets.records.known(owner)
+        return history_gap.named(targets, owner, changes)
+    whole, passed = targets.records.known(owner), history_gap.passed(table)
     # One that has had rows, and may have none now, has had changes: others have dropped them, or none were kept.
     if whole is not None and whole.is_live and (table is None or table.head is None):
         return {COMPLETE_FROM: str(passed)} if passed else {}
     # Without rows of before nothing shows where the feed began.
-    return {COMPLETE_FROM: str(applied or min(part.first_ts or 0 for part in batch.parts) - 1)}
-
-
-def _passed(table: TableWriter) -> int:
-    """The commit ts up to which changes of a table were not kept, or came with a load; 0 where there are none such."""
-    loaded = LoadRecord.told_by(table.table.properties)
-    return max(int(table.table.setting(KEPT_FROM) or 0), 0 if loaded is None else loaded.tso)
+    return {COMPLETE_FROM: str(history_gap.applied(table) or min(part.first_ts or 0 for part in batch.parts) - 1)}
 
 
 def _committed(targets: TargetTables, item: Prepared, *, is_complete: bool) -> CommitWork | None:

@@ -18,10 +18,11 @@ from applier.changefeed.table import TableName
 from applier.config import own_namespaces
 from applier.config.tables import TablesSection
 from applier.errors import BY_HAND, RangeRefused, TableMismatch, TransientError
+from applier.pipeline.tables import loads
 from applier.pipeline.tables.changefeed import ADOPTED, Recorder
 from applier.pipeline.tables.ddl_stamp import DROPPED_AT
 from applier.pipeline.tables.listed_tables import refuse_other
-from applier.pipeline.tables.loads import LOADED, LoadRecord
+from applier.pipeline.tables.loads import LoadRecord
 from applier.pipeline.tables.table_maker import refuse_held
 from applier.pipeline.tables.target_tables import TargetTables
 from applier.sink.commit.stamp import OFFSETS
@@ -143,7 +144,7 @@ class Copies:
         catalog.drop(identifier)
         self.targets.forget(own)
         self.expect(name, own)
-        stamp = self.targets.feed.stamp(loaded.tso, {LOADED: loaded.to_json()})
+        stamp = self.targets.feed.stamp(loaded.tso, loads.entries(self.main, loaded))
         writer = self.targets.ensure(loaded.version, stamp)
         changed = f"of table {shown} have changed while table {name} was loaded."
         is_shaped = (writer.table.setting(SHAPE) or "") == (table.setting(SHAPE) or "")

@@ -27,7 +27,7 @@ from applier.pipeline.jobs.job import JobRun, job, progress
 from applier.pipeline.since import sent_since
 from applier.pipeline.state import State
 from applier.pipeline.step import Pipeline
-from applier.pipeline.tables import completeness, loads, parking
+from applier.pipeline.tables import completeness, history_gap, loads, parking
 from applier.runtime import failpoints
 from applier.runtime.logs import logger
 
@@ -172,7 +172,9 @@ class Replay(JobRun):
             what = f"What was loaded of table {position.name} as of TSO {position.version} is gone."
             raise TableMismatch(what, BY_HAND)
         self.copies.take(name, *found)
-        return found[0].tso
+        loaded, _ = found
+        history_gap.pass_by(self.main.targets, name, loaded.tso, loaded.version.renamed(name))
+        return loaded.tso
 
     def _give_up_doubled(self) -> None:
         """Give up tables that are said to have left the feed at one place: for all but one of them that is wrong."""

@@ -28,7 +28,7 @@ from applier.pipeline.load.generated import Generated
 from applier.pipeline.load.key_order import KeyRange, are_apart
 from applier.pipeline.load.spark import PART_BYTES, Part, Reader, Staged, has_twice, stage_files
 from applier.pipeline.tables.changefeed import ADOPTED
-from applier.pipeline.tables.loads import LOADED, LoadRecord, route
+from applier.pipeline.tables.loads import LoadRecord, entries, route
 from applier.pipeline.tables.target_tables import TargetTables
 from applier.runtime import failpoints
 from applier.runtime.logs import logger
@@ -202,11 +202,11 @@ class Loader:
         return writer, fresh
 
     def _entries(self, load: LoadRecord) -> dict[str, str]:
-        entries = {LOADED: load.to_json()}
+        found = entries(self.targets, load)
         if not self.targets.feed.order.has_watermark:
             # Rows around the TSO come once more: a key that is new to the feed may be in the table.
-            entries |= {ADOPTED: "true", OFFSETS: AppliedOffsets().to_text()}
-        return entries
+            found |= {ADOPTED: "true", OFFSETS: AppliedOffsets().to_text()}
+        return found
 
     def _staged(self, writer: TableWriter, version: TableVersion, group: Sequence[Part]) -> Staged:
         session = self.targets.catalog.java.session

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import cast
 
@@ -14,6 +14,7 @@ from applier.errors import RELOAD, SchemaChangeRefused
 from applier.pipeline.schema_changes.track import after_of, altered
 from applier.pipeline.schema_changes.upstream import AskedUpstream
 from applier.pipeline.state import State
+from applier.pipeline.tables import history_gap
 from applier.pipeline.tables.completeness import is_unmet
 from applier.pipeline.tables.ddl_stamp import DDL, is_in, mark, shown
 from applier.pipeline.tables.target_tables import TargetTables
@@ -65,11 +66,13 @@ class ColumnDdl:
             raise SchemaChangeRefused(what, RELOAD)
         self.targets.maker.adopt(writer, before)
         wanted = cast("TableVersion", altered(self.state.tables, change, group))
-        changes = self.targets.maker.rules.changes(name)
+        if (changes := self.targets.maker.rules.changes(name)) is not None:
+            history_gap.set_aside_unfit(self.targets, changes, name, before)
         beside = None if changes is None else self.targets.writer(changes)
         if beside is not None and not is_in(beside.known, change):
             # First, as what dies between the two is repeated for the table, and passed by here.
-            self._take(beside, changes_version(before), changes_version(wanted), change, group)
+            gap = history_gap.named(self.targets, name, beside)
+            self._take(beside, changes_version(before), changes_version(wanted), change, group, gap)
             failpoints.reach("changes-evolved")
         return self._take(writer, before, wanted, change, group)
 
@@ -80,11 +83,12 @@ class ColumnDdl:
         wanted: TableVersion,
         change: SchemaChange,
         group: Sequence[Action],
+        entries: Mapping[str, str] | None = None,
     ) -> Decision:
         name, schema = before.name, writer.table.schema
         evolution = plan(supplied(before, schema), wanted, group, self.targets.maker.rules, schema)
         upto = max(change.commit_ts, writer.known.resolved_ts if writer.known else 0)
-        stamp = self.targets.stamp(name, upto, {DDL: mark(change)}, writer)
+        stamp = self.targets.stamp(name, upto, {DDL: mark(change), **(entries or {})}, writer)
         try:
             done = apply_evolution(writer.table, evolution, stamp, name)
         except SchemaChangeRefused as refusal:

@@ -12,6 +12,7 @@ from applier.config.settings import Config
 from applier.config.tables import TablesSection
 from applier.errors import TableMismatch
 from applier.pipeline.state import State
+from applier.pipeline.tables import history_gap
 from applier.pipeline.tables.target_tables import TargetTables
 from applier.runtime.logs import logger
 from applier.sink.iceberg.layout import LayoutChange, change_to, evolve
@@ -79,7 +80,9 @@ def _note_history(state: State, targets: TargetTables) -> None:
         writer, is_kept = targets.writer(name), targets.maker.rules.changes(name) is not None
         if writer is not None and is_kept != bool(writer.table.file_layout.properties.get(KEPT_FROM)):
             targets.confirm()
-            applied = targets.applied_ts(name) or 0
+            applied, version = targets.applied_ts(name) or 0, state.tables.get(name)
+            if version is not None:
+                history_gap.pass_by(targets, name, applied, version)
             evolve(writer.table, LayoutChange(properties={KEPT_FROM: str(applied) if is_kept else ""}))
             targets.close(name)
 

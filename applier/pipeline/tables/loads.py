@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 import msgspec
 
+from applier.changefeed.history import KEPT_FROM
 from applier.changefeed.message import Count
 from applier.changefeed.route import Route
 from applier.changefeed.table import Partitioning, TableName, TableVersion
@@ -15,6 +16,12 @@ from applier.sink.iceberg.table import Table
 
 LOADED = "applier.loaded"
 """Property of a table that an export was loaded into: its `LoadRecord` as JSON."""
+
+
+def entries(targets: TargetTables, load: LoadRecord) -> dict[str, str]:
+    """Entries of the commits of a table that an export is loaded into, which holds none of its changes."""
+    kept = {} if targets.maker.rules.changes(load.name) is None else {KEPT_FROM: str(load.tso)}
+    return {LOADED: load.to_json(), **kept}
 
 
 class LoadRecord(msgspec.Struct, frozen=True, omit_defaults=True):

@@ -68,6 +68,18 @@ def test_a_parked_table_keeps_its_reason(why: Why) -> None:
     )
 
 
+def test_a_request_that_is_repeated_finds_its_tables_parked_as_asked() -> None:
+    """The tables said so before the checkpoint failed: `park` must not end as if it had done nothing."""
+    parked = Completeness(Reason(Why.BY_HAND, "a look"), since=7, position=PLACE)
+    known = {ORDERS: parked, ITEMS: Completeness(Reason(Why.DDL, "a DDL was refused"), since=7)}
+
+    outcome = requests(known)._done(TableRequest("one", "park", ("shop.*",), "a look", "me"))
+
+    assert known[ORDERS] == parked
+    assert (outcome.tables, outcome.left) == ((ORDERS,), (ITEMS,))
+    assert wording.outcome(outcome).startswith("parked: shop.orders. Left as they were: Table shop.items is parked")
+
+
 def test_each_table_resumes_for_itself() -> None:
     """One that cannot come back keeps none of the others, and has its reason and its way out in the outcome."""
     parked = Completeness(Reason(Why.BY_HAND, "a look"), since=7)
