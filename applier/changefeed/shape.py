@@ -19,6 +19,12 @@ SHAPE = "applier-shape"
 properties begin with `applier.`."""
 
 
+METADATA_COLUMNS = frozenset(
+    ("_file", "_pos", "_deleted", "_spec_id", "_partition", "_row_id", "_last_updated_sequence_number")
+)
+"""Iceberg's own columns (`MetadataColumns`): Spark refuses to read columns of these names, or takes one for the other
+where their letters alone differ."""
+
 _KEPT = (frozenset[Op](), frozenset({Op.DELETE}), frozenset({Op.DELETE, Op.UPDATE, Op.UPSERT}))
 """Kinds of changes whose old rows are kept without a history, in one of changes, and in one of images."""
 
@@ -43,6 +49,7 @@ class Shape:
         secret: That key.
         history: Whether a table of changes is kept beside it.
         keeps_old: Whether that has the old row of each update as well.
+        rename: Names of columns in Iceberg that are not those of upstream.
         history_days: For how many days that keeps a change; None for good.
     """
 
@@ -59,6 +66,7 @@ class Shape:
     secret: bytes = field(default=b"", compare=False, repr=False)
     history: bool = field(default=False, compare=False)
     keeps_old: bool = field(default=False, compare=False)
+    rename: Mapping[str, str] = field(default_factory=dict, compare=False)
     history_days: int | None = field(default=None, compare=False)
 
     @property
@@ -73,6 +81,10 @@ class Shape:
     def excludes(self, column: str) -> bool:
         """Whether the table does not get a column of upstream."""
         return bool(self.exclude) and fold(column) in self.exclude
+
+    def renamed(self, column: str) -> str:
+        """The name that a column of upstream has in Iceberg."""
+        return self.rename.get(fold(column), column) if self.rename else column
 
     @property
     def is_plain(self) -> bool:

@@ -29,11 +29,15 @@ class ColumnsSection(Section):
     HMAC-SHA-256 of the value with `tables.mask_key`, in hex; `last4` leaves the last four characters; `redact` leaves
     `***`. The columns are text, NULL stays NULL. A column of the key takes `hash` alone (docs/shapes.md)."""
 
+    rename: dict[str, str] = Field(default={})
+    """Names of columns in Iceberg, by those of upstream, e.g. `{ v = "value" }`; all other keys name columns as
+    upstream does (docs/shapes.md). Existing tables get them at the next start, by a change of their metadata."""
+
     @model_validator(mode="after")
     def _check(self) -> ColumnsSection:
         problems = {"exclude": "has an empty name of a column"} if "" in self.exclude else {}
         gone = set(map(fold, self.exclude))
-        for key, named in (("cast", self.cast), ("mask", self.mask)):
+        for key, named in (("cast", self.cast), ("mask", self.mask), ("rename", self.rename)):
             problems |= {
                 f"{key}.{each}": "is excluded as well: leave one of them" for each in named if fold(each) in gone
             }
@@ -51,8 +55,30 @@ class ColumnsSection(Section):
                 problems[f"mask.{column}"] = "is cast as well, and a masked column is text: leave one of them"
             elif masks[fold(column)] > 1:
                 problems[f"mask.{column}"] = "TiDB takes it for one column with another key: leave one of them"
-        refuse(problems)
+        refuse(problems | self._unfit_names())
         return self
+
+    def _unfit_names(self) -> dict[str, str]:
+        """What is wrong with names in Iceberg. They never are those of other columns upstream, swaps included: a name
+        shows which column it is.
+        """
+        known, names = Counter(map(fold, self.rename)), Counter(map(fold, self.rename.values()))
+        problems = {}
+        for column, name in self.rename.items():
+            if not name or not column:
+                problems[f"rename.{column}"] = "has an empty name of a column"
+            elif known[fold(column)] > 1:
+                problems[f"rename.{column}"] = "TiDB takes it for one column with another key: leave one of them"
+            elif names[fold(name)] > 1:
+                problems[f"rename.{column}"] = f"is {name}, and so is another one: two columns cannot have one name"
+            elif fold(name) in known and fold(name) != fold(column):
+                problems[f"rename.{column}"] = f"is {name}, which is a column upstream: choose a name that none has"
+        return problems
+
+    @property
+    def renames(self) -> Mapping[str, str]:
+        """`rename` by names in small letters."""
+        return {fold(column): name for column, name in self.rename.items()}
 
     @property
     def masks(self) -> Mapping[str, Mask]:

@@ -6,12 +6,12 @@ import re
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Annotated, Literal
+from typing import Annotated, Literal, get_args
 
 from pydantic import Field, model_validator
 
 from applier.changefeed.mask import fingerprint_of
-from applier.changefeed.shape import Shape
+from applier.changefeed.shape import METADATA_COLUMNS, Shape
 from applier.changefeed.table import fold
 from applier.config.section import Section, nearest, refuse
 from applier.config.table_columns import ColumnsSection, misfits
@@ -205,6 +205,11 @@ class LayoutSection(Section):
         problems |= self._unfit_where(shape)
         own = sorted(key for key in self.properties if key.startswith("applier"))
         problems |= {f"types.{name}": problem for name, problem in misfits(self.types).items()}
+        problems |= {
+            f"columns.rename.{column}": f"is {name}, the name of a metadata column: choose another one"
+            for column, name in self.columns.rename.items()
+            if fold(name) in {*get_args(RowMetadata), DELETED_AT, *METADATA_COLUMNS}
+        }
         if own:
             problems["properties"] = f"{own[0]} is set by applier alone"
         if self.where and self.deletes == "soft":
@@ -260,4 +265,5 @@ class LayoutSection(Section):
             history=self.history is not None,
             keeps_old=self.history == "images",
             history_days=self.history_days,
+            rename=self.columns.renames,
         )

@@ -28,7 +28,7 @@ SHAPES: dict[str, dict[str, Any]] = {
     },
     "shop.b": {"where": "id > 1"},
     "shop.s": {"deletes": "soft"},
-    "shop.h": {"history": "changes"},
+    "shop.h": {"history": "changes", "columns": {"rename": {"v": "value"}}},
     "shop.n": {"columns": {"mask": {"v": "redact"}}},
 }
 

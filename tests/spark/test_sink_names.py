@@ -9,10 +9,10 @@ from pyiceberg.catalog.sql import SqlCatalog
 from pyspark.sql import SparkSession
 
 from applier.changefeed.change_batch import ChangeBatch
+from applier.changefeed.shape import METADATA_COLUMNS
 from applier.errors import TableMismatch
 from applier.pipeline.load.spark import has_twice
 from applier.sink.commit.stamp import Stamp
-from applier.sink.format.types import METADATA_COLUMNS
 from applier.sink.iceberg.catalog import Catalog, JavaError, PartitionField
 from applier.sink.upkeep import Thresholds, Upkeep
 from applier.sink.write.file_writer import FileWriter

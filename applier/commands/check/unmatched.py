@@ -42,18 +42,20 @@ def unmatched(tables: TablesSection, seen: Mapping[TableName, Collection[str]]) 
             near_one = nearest(column, known)
             hint = f"did you mean {known[near_one]}?" if near_one else f"its columns are {', '.join(columns)}."
             yield f"The layout of {name} names column {column}, which the table lacks: {hint}"
-    yield from _not_excluded(tables, seen)
+    yield from _not_there(tables, seen)
 
 
-def _not_excluded(tables: TablesSection, seen: Mapping[TableName, Collection[str]]) -> Iterator[str]:
-    """A sentence for each excluded column that none of the tables of its pattern has: others may be meant to go."""
+def _not_there(tables: TablesSection, seen: Mapping[TableName, Collection[str]]) -> Iterator[str]:
+    """A sentence for each excluded or renamed column that no table of its pattern has: others may be meant."""
     known: dict[str, dict[str, str]] = {}
     for name, columns in seen.items():
         if (layout := tables.layout_of(name)) is not None:
             known.setdefault(layout.pattern, {}).update({fold(column): column for column in columns})
     for pattern, columns_of in known.items():
-        for column in tables.layouts[pattern].columns.exclude if columns_of else ():
+        section = tables.layouts[pattern].columns
+        named = [*(("excludes", each) for each in section.exclude), *(("renames", each) for each in section.rename)]
+        for does, column in named if columns_of else ():
             if fold(column) not in columns_of:
                 near = nearest(column, columns_of)
                 hint = f"did you mean {columns_of[near]}?" if near else "correct it, unless the column is to come."
-                yield f'[tables."{pattern}".columns] excludes column {column}, which no table seen has: {hint}'
+                yield f'[tables."{pattern}".columns] {does} column {column}, which no table seen has: {hint}'

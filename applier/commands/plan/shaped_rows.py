@@ -46,6 +46,7 @@ def _shaped(pipeline: Pipeline, name: TableName, sample: Sample | None) -> Shape
     if sample is None:
         return ShapedRow(str(name), iceberg, note=f"No whole row of table {name} is among those that the step applies.")
     version, rules = sample.version, pipeline.targets.maker.rules
+    shape = rules.shape_of(name)
     hidden = tuple(column.name for column in version.columns if is_hidden(version, column, rules))
     shown = ShapedRow(str(name), iceberg, _printable(sample.sent), hidden)
     try:
@@ -53,10 +54,10 @@ def _shaped(pipeline: Pipeline, name: TableName, sample: Sample | None) -> Shape
     except ApplierError as error:
         way_out = pipeline.config.ways_out.of_error(error.hint or "", name)
         return replace(shown, note=f"{error.what.rstrip('.')}. Hint: {way_out}")
-    after = _printable(rows[0]) if rows else None
-    kept = data_of(as_changes(sample.row, version)[1]).to_pylist() if rules.shape_of(name).history else []
-    changes = _printable(kept[0]) if kept else None
-    return replace(shown, after=after, changes=changes, note=_note(sample, rules.shape_of(name), rows))
+    after = _printable(rows[0], shape) if rows else None
+    kept = data_of(as_changes(sample.row, version)[1]).to_pylist() if shape.history else []
+    changes = _printable(kept[0], shape) if kept else None
+    return replace(shown, after=after, changes=changes, note=_note(sample, shape, rows))
 
 
 def _note(sample: Sample, shape: Shape, rows: Sequence[Any]) -> str:
@@ -92,5 +93,6 @@ def _added(pipeline: Pipeline, name: TableName) -> list[str]:
     return list(dict.fromkeys([*layout.metadata, *sorted(former)]))
 
 
-def _printable(row: Mapping[str, Any]) -> dict[str, Any]:
-    return {name: printable(cell) for name, cell in row.items()}
+def _printable(row: Mapping[str, Any], names: Shape | None = None) -> dict[str, Any]:
+    """Cells as text, by the `names` that columns have in Iceberg."""
+    return {name if names is None else names.renamed(name): printable(cell) for name, cell in row.items()}

@@ -12,6 +12,7 @@ import msgspec
 
 from applier.changefeed.applied_offsets import AppliedOffsets
 from applier.changefeed.packing import packed
+from applier.changefeed.shape import METADATA_COLUMNS
 from applier.changefeed.table import TableName, TableVersion, fold
 from applier.changefeed.types import TypeRules
 from applier.config.login import Login
@@ -34,7 +35,6 @@ from applier.runtime import failpoints
 from applier.runtime.logs import logger
 from applier.runtime.outages import OUTAGES
 from applier.sink.commit.stamp import OFFSETS, Stamp
-from applier.sink.format.types import METADATA_COLUMNS
 from applier.sink.tidb_partitions.expression import Inexact
 from applier.sink.write.table_writer import TableWriter
 

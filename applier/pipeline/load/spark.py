@@ -19,6 +19,7 @@ from applier.errors import OutsideRefused, ValueRefused
 from applier.pipeline.load.generated import Generated
 from applier.pipeline.load.key_order import KeyRange
 from applier.runtime.tasks.spark import map_in_tasks, reported
+from applier.sink.format.renaming import Renaming
 from applier.sink.format.types import Chunks, repeated
 from applier.sink.iceberg.files import DataFile, JavaStorage
 from applier.sink.iceberg.table import Table, storage_for
@@ -129,9 +130,9 @@ def has_twice(session: SparkSession, catalog: str, table: Table, key: Sequence[s
     """Whether two rows of a table have one key, in a job of Spark over hashes of the keys; () is no key."""
     if not key:
         return False
-    name = ".".join(quoted(part) for part in (catalog, *table.identifier))
+    name, named = ".".join(quoted(part) for part in (catalog, *table.identifier)), Renaming.of(table.schema)
     with reported(f"look for keys of table {table} that come twice"):
-        keys = session.table(name).select(*map(quoted, key))
+        keys = session.table(name).select(*(quoted(named(column)) for column in key))
         if _twice(keys.select(F.xxhash64(*keys.columns).alias("hash"))).isEmpty():
             return False
         return not _twice(keys).isEmpty()

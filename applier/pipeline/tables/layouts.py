@@ -133,6 +133,8 @@ def cost(table: Table, change: LayoutChange, catalog: str) -> str:
             "It costs a change of metadata: files of now, and older snapshots, hold the values until they are "
             "rewritten and expire."
         )
+    if change.is_of_names:
+        return "It costs a change of metadata: files stay, and older snapshots keep their names."
     if change.is_of_rows:
         return "It costs a change of metadata, which counts for each row from its next change on."
     name = ".".join(table.identifier)

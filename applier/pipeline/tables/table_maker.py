@@ -11,7 +11,7 @@ from applier.changefeed.history import COMMIT_TIME, IMAGE, KEPT_FROM, taken
 from applier.changefeed.shape import SHAPE
 from applier.changefeed.table import Column, TableName, TableVersion
 from applier.changefeed.types import TypeRules, check_key, column_arrow_type
-from applier.config.table_layout import PartitionField, TableLayout
+from applier.config.table_layout import PartitionField, SortField, TableLayout
 from applier.config.tables import TablesSection
 from applier.errors import RESHAPED, SchemaChangeRefused, TableMismatch
 from applier.pipeline.scan.window_scan import Doubted
@@ -19,6 +19,7 @@ from applier.pipeline.tables.changefeed import FILTERED
 from applier.sink.evolve.row_columns import absent_from, columns_of_new, refuse_misshapen, supplied
 from applier.sink.format import row_metadata
 from applier.sink.format.layout import fitted
+from applier.sink.format.renaming import Renaming
 from applier.sink.format.types import iceberg_type
 from applier.sink.iceberg.layout import change_to
 from applier.sink.iceberg.table import Table
@@ -79,15 +80,17 @@ class TableMaker:
         columns, key = self.columns_of(version), version.key
         doubts = {FILTERED: "true"} if self.doubted is None or version.name in self.doubted else {}
         table, layout = str(version.name), self.layout_of(version.name) or TableLayout()
-        layout = fitted(table, layout, columns)
+        layout, shape = fitted(table, layout, columns), self.rules.shape_of(version.name)
+        named = Renaming({name: shape.renamed(name) for name in columns.names} if shape.rename else {})
+        sort = tuple(map(SortField, key)) if layout.sort is None else layout.sort
         own = {**properties_of_new(is_far=self.is_far), **self.settings.properties, **layout.properties}
         return self.create(
             identifier,
-            columns,
-            key=key,
-            partition=layout.partition or (),
-            sort=key if layout.sort is None else layout.sort,
-            properties={**own, **row_metadata.entries(layout.metadata), **self._shape(version), **entries, **doubts},
+            named.columns(columns),
+            key=tuple(map(named, key)),
+            partition=named.partition(layout.partition or ()),
+            sort=named.sort(sort),
+            properties={**own, **self._noted(version, layout, named), **entries, **doubts},
             format_version=self.settings.format_version,
         )
 
@@ -132,10 +135,11 @@ class TableMaker:
             return TableMismatch(what, hint)
         return None
 
-    def _shape(self, version: TableVersion) -> dict[str, str]:
+    def _noted(self, version: TableVersion, layout: TableLayout, named: Renaming) -> dict[str, str]:
         record = self.rules.shape_of(version.name).record
+        shape = {SHAPE: record} if record else {}
         kept = {} if self.rules.changes(version.name) is None else {KEPT_FROM: "0"}
-        return {SHAPE: record, **kept} if record else kept
+        return {**row_metadata.entries(layout.metadata), **named.entries(Renaming()), **shape, **kept}
 
     def reshaped(self, writer: TableWriter, version: TableVersion, *, is_brought: bool = False) -> TableMismatch | None:
         """Why the rows of a table are of another shape than the configuration gives them; None if they are not.

@@ -19,8 +19,9 @@ from applier.sink.evolve.casts.cast import CastRefused
 from applier.sink.evolve.plan import Evolution
 from applier.sink.evolve.resolve import Resolution, TableBefore
 from applier.sink.evolve.rewrite import LiveRows, rewrite
-from applier.sink.evolve.steps import Refusal
-from applier.sink.iceberg.commit import Change
+from applier.sink.evolve.steps import AddField, DropField, Refusal, RenameField
+from applier.sink.format.renaming import Renaming
+from applier.sink.iceberg.commit import Change, set_properties
 from applier.sink.iceberg.java import JavaError, translated
 from applier.sink.iceberg.layout import partition_of, replace_order, update_spec
 from applier.sink.iceberg.table import Table
@@ -73,7 +74,7 @@ def _planned(table: Table, evolution: Evolution, live: LiveRows, stamp: Stamp, n
     if evolution.only_empty and live.count:
         raise evolution.only_empty[0].of(name)
     try:
-        return _stage(table, Resolution(_before(table), evolution.steps, live), live, stamp)
+        return _stage(table, Resolution(_before(table), evolution.steps, live), _names(table, evolution), live, stamp)
     except CastRefused as error:
         raise Refusal(f"{error}.").of(name) from None
     except JavaError as error:
@@ -93,13 +94,25 @@ def _before(table: Table) -> TableBefore:
     return TableBefore(str(table), table.format_version, table.schema, docs, sort, partition, specs)
 
 
-def _stage(table: Table, what: Resolution, live: LiveRows, stamp: Stamp) -> Change:
+def _names(table: Table, evolution: Evolution) -> tuple[Renaming, Renaming]:
+    """What columns are called in Iceberg before an evolution, and after it."""
+    before, steps = Renaming.of(table.schema), evolution.steps
+    after = before.changed(
+        evolution.shape,
+        [step.name for step in steps if isinstance(step, DropField)],
+        {step.name: step.to for step in steps if isinstance(step, RenameField)},
+        [step.name for step in steps if isinstance(step, AddField)],
+    )
+    return before, after
+
+
+def _stage(table: Table, what: Resolution, names: tuple[Renaming, Renaming], live: LiveRows, stamp: Stamp) -> Change:
     with translated(f"Cannot begin a transaction on table {table}"):
         transaction = table.handle.newTransaction()
     if _pending(table, transaction).schema.id != table.schema.id:
         raise TransientError(f"The columns of table {table} have changed while a change of them was planned")
     with translated(f"Cannot change the columns of table {table}"):
-        _prepare(table, transaction, what)
+        _prepare(table, transaction, what, names)
     rows, pending = [], _pending(table, transaction)
     if what.rewrites:
         logger().info("rewriting table", table=str(table), rows=live.count)
@@ -120,7 +133,7 @@ def _pending(table: Table, transaction: Any) -> Table:
     return Table(table.java, transaction.table(), table.identifier)
 
 
-def _prepare(table: Table, transaction: Any, what: Resolution) -> None:
+def _prepare(table: Table, transaction: Any, what: Resolution, names: tuple[Renaming, Renaming]) -> None:
     """Put the updates into a transaction: in each, names are those before it, save that added fields go by their own.
 
     `SetKey` makes its columns required; that the rows keep to it is the promise of the resolution.
@@ -128,11 +141,16 @@ def _prepare(table: Table, transaction: Any, what: Resolution) -> None:
     _partition(table, transaction, what.unpartitioned, ())
     if what.sort is not None:
         _sort(table, transaction, ())
-    for steps in filter(None, what.updates):
-        update = transaction.updateSchema().allowIncompatibleChanges()
-        for step in steps:
-            step.update(update, table.java)
-        update.commit()
+    before, after = names
+    for place, steps in enumerate(what.updates):
+        if steps:
+            update = transaction.updateSchema().allowIncompatibleChanges()
+            for step in steps:
+                step.named(after if place else before, after).update(update, table.java)
+            update.commit()
+    if entries := after.entries(before):
+        # Before anything asks for columns by their names upstream.
+        set_properties(transaction, entries)
     if what.sort:
         _sort(table, transaction, what.sort)
     _partition(table, transaction, (), what.repartitioned)

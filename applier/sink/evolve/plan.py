@@ -8,7 +8,7 @@ message, or zero dates, are NULL here.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 import pyarrow as pa
 
@@ -57,11 +57,13 @@ class Evolution:
         steps: In the order in which they are taken. Drops and renames come first, and later steps use the new names.
         only_empty: Reasons that count only if the table has rows: without rows there is nothing to get wrong.
         refused: A reason that always counts.
+        shape: That of the rows after it, which shows what columns are called in Iceberg.
     """
 
     steps: tuple[evolve.EvolutionStep, ...] = ()
     only_empty: tuple[Refusal, ...] = ()
     refused: Refusal | None = None
+    shape: Shape = field(default_factory=Shape, compare=False)
 
     @property
     def lacks_values(self) -> bool:
@@ -130,7 +132,8 @@ def plan(
     try:
         planned = _plan(before, after, actions, rules)
         shape = rules.shape_of(before.name)
-        return replace(planned, refused=planned.refused or _unfiltered(planned, shape) or _rekeyed(planned, shape))
+        refused = planned.refused or _unfiltered(planned, shape) or _rekeyed(planned, shape)
+        return replace(planned, refused=refused, shape=rules.shape_of(after.name))
     except ValueError as error:  # A type that TiDB does not have: the columns of a view, for instance.
         return Evolution(refused=Refusal(f"A column cannot be mapped: {error}"))
 

@@ -59,9 +59,11 @@ def refuse_misshapen(version: TableVersion, rules: TypeRules) -> None:
     """Refuse to leave out a column that tells rows apart, and to keep deleted rows that no key tells from living ones.
 
     Raises:
-        TableMismatch: An excluded column is part of the key; or there is no key, and deletes are soft, or differences
-            of rows are hidden: two changes of a transaction would pass for one that was sent twice.
+        TableMismatch: An excluded column is part of the key; a column is to have the name of another one; or there is
+            no key, and deletes are soft, or differences of rows are hidden: two changes of a transaction would pass
+            for one that was sent twice.
     """
+    refuse_taken_names(version, rules)
     shape = rules.shape_of(version.name)
     again = ", and start `applier run -c FILE` again."
     if named := [name for name in version.key if shape.excludes(name)]:
@@ -80,6 +82,25 @@ def refuse_misshapen(version: TableVersion, rules: TypeRules) -> None:
     if shape.is_soft:
         what = f"Table {version.name} has no key, and `deletes` is soft: nothing tells deleted rows from living ones"
         raise TableMismatch(what, f'Set deletes = "hard" for it under [tables]{again}')
+
+
+def refuse_taken_names(version: TableVersion, rules: TypeRules) -> None:
+    """Refuse to give a column in Iceberg the name that another one of the table has upstream.
+
+    Raises:
+        TableMismatch: It is to get that.
+    """
+    shape = rules.shape_of(version.name)
+    if not shape.rename:
+        return
+    held = {fold(column.name): column.name for column in version.columns if not shape.excludes(column.name)}
+    for name in held.values():
+        new = shape.renamed(name)
+        other = held.get(fold(new), name)
+        if other != name:
+            what = f"Column {name} of table {version.name} is called {new} in Iceberg, and it has a column {other}"
+            at = f'in `rename` of [tables."{shape.pattern}".columns]'
+            raise TableMismatch(what, f"Choose a name that none has {at}, and start `applier run -c FILE` again.")
 
 
 def refuse_unfit_filter(version: TableVersion, rules: TypeRules) -> None:

@@ -13,6 +13,7 @@ from applier.changefeed.table import ColumnType, TableName
 from applier.errors import RELOAD, SchemaChangeRefused, TableMismatch
 from applier.sink.evolve.upstream_rows import UpstreamRows
 from applier.sink.format.partition_spec import single_value
+from applier.sink.format.renaming import Renaming
 from applier.sink.format.types import Field, TableSchema, iceberg_type, is_promotion, schema_json, type_text
 
 if TYPE_CHECKING:
@@ -58,8 +59,12 @@ class EvolutionStep(ABC):
             TableMismatch: A field is missing, or has another type than upstream had.
         """
 
+    def named(self, before: Renaming, after: Renaming) -> EvolutionStep:
+        """The step with the names that its columns have in Iceberg."""
+        return self
+
     def update(self, update: Any, java: Java) -> None:
-        """Put the step into a schema update of Iceberg."""
+        """Put the step into a schema update of Iceberg, by the names there."""
 
     def is_done(self, schema: TableSchema) -> bool:
         """Whether the columns of a table show that it has taken the step."""
@@ -94,6 +99,9 @@ class AddField(EvolutionStep):
     def on_fields(self, fields: dict[str, Field]) -> None:
         fields[self.name] = Field(_NEW, self.name, iceberg_type(self.type), self.type, required=False)
 
+    def named(self, before: Renaming, after: Renaming) -> EvolutionStep:
+        return replace(self, name=before(self.name))
+
     def update(self, update: Any, java: Java) -> None:
         literal = (_literal_of(java, self.default),) if self.default.is_valid else ()
         # The parent is given, as None, because Iceberg would take a dot in the name for a path otherwise.
@@ -114,6 +122,9 @@ class DropField(EvolutionStep):
 
     def on_fields(self, fields: dict[str, Field]) -> None:
         fields.pop(self.name, None)
+
+    def named(self, before: Renaming, after: Renaming) -> EvolutionStep:
+        return replace(self, name=before(self.name))
 
     def update(self, update: Any, java: Java) -> None:
         update.deleteColumn(self.name)
@@ -136,8 +147,12 @@ class RenameField(EvolutionStep):
         fields[self.to] = replace(_found(fields, self.name), name=self.to)
         del fields[self.name]
 
+    def named(self, before: Renaming, after: Renaming) -> EvolutionStep:
+        return replace(self, name=before(self.name), to=after(self.to))
+
     def update(self, update: Any, java: Java) -> None:
-        update.renameColumn(self.name, self.to)
+        if self.name != self.to:
+            update.renameColumn(self.name, self.to)
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,6 +167,9 @@ class PromoteField(EvolutionStep):
 
     def on_fields(self, fields: dict[str, Field]) -> None:
         fields[self.name] = _retyped(_found(fields, self.name), self.type)
+
+    def named(self, before: Renaming, after: Renaming) -> EvolutionStep:
+        return replace(self, name=before(self.name))
 
     def update(self, update: Any, java: Java) -> None:
         update.updateColumn(self.name, _type_of(java, self.type))
@@ -207,6 +225,9 @@ class MoveField(EvolutionStep):
     def describe(self) -> str:
         return f"move {self.name} {'to the front' if self.after is None else f'behind {self.after}'}"
 
+    def named(self, before: Renaming, after: Renaming) -> EvolutionStep:
+        return replace(self, name=before(self.name), after=None if self.after is None else before(self.after))
+
     def update(self, update: Any, java: Java) -> None:
         update.moveFirst(self.name) if self.after is None else update.moveAfter(self.name, self.after)
 
@@ -223,6 +244,9 @@ class RelaxField(EvolutionStep):
     def on_fields(self, fields: dict[str, Field]) -> None:
         fields[self.name] = replace(_found(fields, self.name), required=False)
 
+    def named(self, before: Renaming, after: Renaming) -> EvolutionStep:
+        return replace(self, name=before(self.name))
+
     def update(self, update: Any, java: Java) -> None:
         update.makeColumnOptional(self.name)
 
@@ -236,6 +260,9 @@ class DescribeField(EvolutionStep):
 
     def describe(self) -> str:
         return f"set the comment of {self.name}"
+
+    def named(self, before: Renaming, after: Renaming) -> EvolutionStep:
+        return replace(self, name=before(self.name))
 
     def update(self, update: Any, java: Java) -> None:
         update.updateColumnDoc(self.name, self.doc or None)
@@ -259,6 +286,9 @@ class SetKey(EvolutionStep):
 
     def describe(self) -> str:
         return f"rows are identified by {', '.join(self.columns)}" if self.columns else "rows have no key any more"
+
+    def named(self, before: Renaming, after: Renaming) -> EvolutionStep:
+        return replace(self, columns=tuple(map(before, self.columns)))
 
     def update(self, update: Any, java: Java) -> None:
         for name in self.columns:

@@ -39,7 +39,7 @@ def metrics(footer: pq.FileMetaData, fields: Iterable[Field], key: Iterable[str]
     first = 0
     for place, field in enumerate(fields):
         if not pa.types.is_nested(field.arrow):
-            mode = _mode(field.name, place, properties)
+            mode = _mode(field.iceberg_name, place, properties)
             _add(result, footer, first, field, TRUNCATE if field.name in keys and mode in ("none", "counts") else mode)
         first += leaves(field.arrow)
     pairs = {name: {"keys": list(values), "values": list(values.values())} for name, values in result.items()}

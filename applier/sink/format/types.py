@@ -11,6 +11,7 @@ from typing import Any, TypeAlias
 
 import pyarrow as pa
 
+from applier.changefeed.shape import METADATA_COLUMNS
 from applier.changefeed.table import fold
 from applier.errors import TableMismatch
 
@@ -24,16 +25,16 @@ Chunks: TypeAlias = "pa.ChunkedArray[Any]"
 LINEAGE = ("_row_id", "_last_updated_sequence_number")
 """Iceberg's columns that say which row this is and when it was last changed (format 3)."""
 
-METADATA_COLUMNS = frozenset(("_file", "_pos", "_deleted", "_spec_id", "_partition", *LINEAGE))
-"""Iceberg's own columns (`MetadataColumns`): Spark refuses to read columns of these names, or takes one for the other
-where their letters alone differ."""
-
 FIELD_ID = b"PARQUET:field_id"
 """Where Arrow keeps the number by which Iceberg knows a column, whatever its name is."""
 
 ADDED_COLUMNS = "applier-added-columns"
 """Table property: names of the columns that applier added to those of upstream, with a space between two. It outlives
 the changefeed, whose own properties begin with `applier.`."""
+
+RENAMED_COLUMNS = "applier-renamed-columns"
+"""Table property: names of columns of the table that have another one upstream, with that one, as JSON. Outside
+`sink/iceberg` and what writes files, columns have their names of upstream. It outlives the changefeed as well."""
 
 _DELETED_AT = "_deleted_at"
 
@@ -77,11 +78,12 @@ class Field:
 
     Attributes:
         id: Its field id, which outlives renames.
-        name: Its name.
+        name: Its name; that of upstream if the configuration renames it.
         type: Its type as Iceberg's JSON.
         arrow: The same as Arrow.
         required: True where Iceberg allows no NULL.
         initial_default: Single-value JSON that rows written before the column existed read; None for NULL.
+        renamed: Its name in Iceberg if the configuration renames it; "" where that is its name.
     """
 
     id: int
@@ -90,6 +92,12 @@ class Field:
     arrow: pa.DataType
     required: bool
     initial_default: Any = None
+    renamed: str = ""
+
+    @property
+    def iceberg_name(self) -> str:
+        """The name that readers of the table know."""
+        return self.renamed or self.name
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,17 +121,23 @@ class TableSchema:
 
     @staticmethod
     def parse(text: str, properties: Mapping[str, str] | None = None) -> TableSchema:
-        """Read Iceberg's schema JSON, and in the properties of its table which columns were added."""
-        value = json.loads(text)
-        fields = tuple(_field(column) for column in value["fields"])
+        """Read Iceberg's schema JSON, and in the properties of its table which columns were added or renamed.
+
+        Raises:
+            TableMismatch: A column is of a type that cannot be written; or two are one column of upstream.
+        """
+        value, properties = json.loads(text), properties or {}
+        upstream = json.loads(properties.get(RENAMED_COLUMNS) or "{}")
+        fields = tuple(_field(column, upstream) for column in value["fields"])
+        _refuse_two_of_one(fields)
         others = {field.name for field in fields if METADATA_TYPES.get(field.name, field.arrow) != field.arrow}
         keys = set(value.get("identifier-field-ids", ()))
         return TableSchema(
             id=value.get("schema-id", 0),
             fields=fields,
             identifier=tuple(field.name for field in fields if field.id in keys),
-            arrow=pa.schema([_arrow_field(column) for column in value["fields"]]),
-            added=frozenset((properties or {}).get(ADDED_COLUMNS, "").split()) - others,
+            arrow=pa.schema([_member(each.name, each.type, each.id, required=each.required) for each in fields]),
+            added=frozenset(properties.get(ADDED_COLUMNS, "").split()) - others,
         )
 
     @property
@@ -139,7 +153,12 @@ class TableSchema:
     @property
     def shadows(self) -> bool:
         """Whether a column has a name of Iceberg's own, so that no job of Spark may read or write the table."""
-        return any(fold(name) in METADATA_COLUMNS for name in self.names)
+        return any(fold(field.iceberg_name) in METADATA_COLUMNS for field in self.fields)
+
+    @property
+    def renamed(self) -> dict[str, str]:
+        """Names in Iceberg of the columns that have another one upstream."""
+        return {field.name: field.renamed for field in self.fields if field.renamed}
 
     @property
     def deleted_at(self) -> Field | None:
@@ -154,6 +173,12 @@ class TableSchema:
     def field(self, name: str) -> Field | None:
         """The column of that name, or None."""
         return next((field for field in self.fields if field.name == name), None)
+
+
+def renamed_entries(renamed: Mapping[str, str]) -> dict[str, str]:
+    """The property of a table whose columns have other names in Iceberg, by those of upstream; none without any."""
+    found = {own: name for name, own in sorted(renamed.items()) if own != name}
+    return {RENAMED_COLUMNS: json.dumps(found)} if found else {}
 
 
 def schema_json(columns: pa.Schema, key: Sequence[str] = ()) -> str:
@@ -281,14 +306,24 @@ def _arrow_field(value: dict[str, Any]) -> pa.Field[Any]:
     return _member(value["name"], value["type"], value["id"], required=value["required"])
 
 
-def _field(value: dict[str, Any]) -> Field:
+def _refuse_two_of_one(fields: Sequence[Field]) -> None:
+    for each in filter(lambda field: field.renamed, fields):
+        if any(other.name == each.name and other.id != each.id for other in fields):
+            renamed, name = each.renamed, each.name
+            what = f"Column {renamed} of an Iceberg table is {name} upstream, and others have added a column {name}"
+            raise TableMismatch(what, "Rename or drop the column that was added.")
+
+
+def _field(value: dict[str, Any], upstream: Mapping[str, str]) -> Field:
+    name = upstream.get(value["name"], value["name"])
     return Field(
         id=value["id"],
-        name=value["name"],
+        name=name,
         type=value["type"],
         arrow=arrow_type(value["type"]),
         required=value["required"],
         initial_default=value.get("initial-default"),
+        renamed="" if name == value["name"] else value["name"],
     )
 
 

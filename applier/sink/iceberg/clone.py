@@ -15,7 +15,7 @@ from applier.changefeed.history import KEPT_FROM
 from applier.changefeed.shape import SHAPE
 from applier.errors import BY_HAND, OutsideRefused
 from applier.sink.format.own_columns import COLUMNS
-from applier.sink.format.types import ADDED_COLUMNS, schema_json
+from applier.sink.format.types import ADDED_COLUMNS, RENAMED_COLUMNS, schema_json
 from applier.sink.iceberg.catalog import Catalog, Identifier
 from applier.sink.iceberg.commit import CommitFailure, set_properties
 from applier.sink.iceberg.java import Java, JavaError, translated
@@ -112,7 +112,8 @@ def begin_anew(catalog: Catalog, table: Table, columns: pa.Schema, *, key: Seque
     with translated(f"Cannot replace the columns of table {table}"):
         schema = schema_json(columns, key)
         builder = catalog._builder(table.identifier, schema, options["partition"], options["sort"])
-        properties = {ADDED_COLUMNS: "", SHAPE: "", KEPT_FROM: "", **options["properties"], COLUMNS: "", **_LOG_STAYS}
+        noted = dict.fromkeys((ADDED_COLUMNS, RENAMED_COLUMNS, SHAPE, KEPT_FROM), "")
+        properties = {**noted, **options["properties"], COLUMNS: "", **_LOG_STAYS}
         builder.withProperties(catalog.java.map(properties)).replaceTransaction().commitTransaction()
     found = catalog.load(table.identifier)
     return table if found is None else found

@@ -172,7 +172,8 @@ class TableFiles:
         """NULLs in a column of a snapshot by the files' metrics, dead rows included; None if a file does not show."""
         java = self._java
         with translated(f"Cannot plan table {self._name}"):
-            scan = self._handle.newScan().useSnapshot(snapshot_id).includeColumnStats(java.texts([field.name]))
+            # Of all columns, as this one may have had another name when the snapshot was made.
+            scan = self._handle.newScan().useSnapshot(snapshot_id).includeColumnStats()
             tasks = scan.planFiles()
             found = [java.plain(task.file().nullValueCounts() or {}) for task in java.items(tasks)]
             tasks.close()

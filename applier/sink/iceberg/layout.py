@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import pyarrow as pa
 
 from applier.changefeed.shape import SHAPE, Shape
+from applier.changefeed.table import fold
 from applier.config.table_layout import ROW_IDS, PartitionField, SortField, TableLayout
 from applier.errors import RESHAPED, TableMismatch
 from applier.runtime import failpoints
 from applier.sink.commit.foreign_commits import own_columns
 from applier.sink.format import row_metadata
 from applier.sink.format.layout import fitted, partition_name
-from applier.sink.format.types import DOC, iceberg_type
+from applier.sink.format.renaming import Renaming
+from applier.sink.format.types import DOC, TableSchema, iceberg_type
 from applier.sink.iceberg.commit import set_properties
 from applier.sink.iceberg.java import JavaError, translated
 from applier.sink.iceberg.table import Table
@@ -32,6 +34,7 @@ class LayoutChange:
         properties: Properties to set.
         metadata: Columns to add that say where each row comes from.
         dropped: Columns of upstream to drop, as the configuration excludes them.
+        renamed: Names that columns get in Iceberg, by those of upstream.
         shape: The record of the shape that the rows have then; None where it stays.
     """
 
@@ -42,6 +45,7 @@ class LayoutChange:
     metadata: tuple[str, ...] = ()
     dropped: tuple[str, ...] = ()
     shape: str | None = None
+    renamed: Mapping[str, str] = field(default_factory=dict)
 
     def __str__(self) -> str:
         parts = []
@@ -58,13 +62,21 @@ class LayoutChange:
         if self.shape is not None:
             of_pattern = [] if self.metadata else ["with the shape of its pattern"]
             parts += [f"without {', '.join(self.dropped)}"] if self.dropped else of_pattern
+        if self.renamed:
+            parts.append(", ".join(f"column {name} called {new}" for name, new in sorted(self.renamed.items())))
         return "; ".join(parts)
 
     @property
     def is_of_rows(self) -> bool:
         """Whether it changes what rows say from now on, and nothing about files."""
         properties = {key: value for key, value in self.properties.items() if key == ROW_IDS}
-        return self == LayoutChange(metadata=self.metadata, properties=properties, shape=self.shape)
+        own = LayoutChange(metadata=self.metadata, properties=properties, shape=self.shape, renamed=self.renamed)
+        return self == own
+
+    @property
+    def is_of_names(self) -> bool:
+        """Whether it renames columns, and no more."""
+        return self == LayoutChange(renamed=self.renamed)
 
 
 def change_to(table: Table, layout: TableLayout) -> LayoutChange | None:
@@ -90,6 +102,7 @@ def change_to(table: Table, layout: TableLayout) -> LayoutChange | None:
         metadata=missing,
         **_excluded(table, layout.shape, wanted.sort),
     )
+    found = replace(found, renamed=_renamed(table, layout.shape, found.dropped))
     return found if str(found) else None
 
 
@@ -109,6 +122,24 @@ def _excluded(table: Table, shape: Shape, sort: Sequence[SortField] | None) -> d
         what = f"Table {table} cannot lose column {named}: it is, or was, partitioned by it, or is sorted by it"
         raise TableMismatch(what, RESHAPED)
     return {"dropped": tuple(sorted(names)), "shape": shape.record}
+
+
+def _renamed(table: Table, shape: Shape, dropped: Sequence[str]) -> dict[str, str]:
+    """Columns that are to be called otherwise in Iceberg, with their new names.
+
+    Raises:
+        TableMismatch: Another column has that name, of upstream or of other writers.
+    """
+    schema = table.schema
+    kept = [found for found in schema.fields if found.name not in dropped]
+    wanted = {found.name: shape.renamed(found.name) for found in kept if found.name not in schema.added}
+    found = {each.name: wanted[each.name] for each in kept if wanted.get(each.name, each.name) != each.iceberg_name}
+    for name, new in found.items():
+        for other in kept:
+            if other.name != name and fold(new) in (fold(other.name), fold(wanted.get(other.name, other.name))):
+                what = f"Column {name} of table {table} cannot be called {new}: it has a column {other.name}"
+                raise TableMismatch(what, "Choose a name in `rename` of its pattern under [tables] that none has.")
+    return found
 
 
 def evolve(table: Table, change: LayoutChange) -> None:
@@ -131,6 +162,8 @@ def evolve(table: Table, change: LayoutChange) -> None:
                 set_properties(transaction, change.properties)
             if change.shape is not None:
                 _drop_columns(table, transaction, change.dropped, change.shape)
+            if change.renamed:
+                _rename_columns(table, transaction, change.renamed)
             failpoints.reach("layout-due")
             transaction.commitTransaction()
             failpoints.reach("layout-done")
@@ -155,11 +188,26 @@ def _drop_columns(table: Table, transaction: Any, names: Sequence[str], shape: s
     own = {}
     if names:
         update = transaction.updateSchema()
+        named = Renaming.of(table.schema)
         for name in names:
-            update.deleteColumn(name)
+            update.deleteColumn(named(name))
         update.commit()
         own = own_columns(table, Table(table.java, transaction.table(), table.identifier))
     set_properties(transaction, {SHAPE: shape, **own})
+
+
+def _rename_columns(table: Table, transaction: Any, names: Mapping[str, str]) -> None:
+    """Rename columns in a transaction, with what says which they are upstream."""
+    before = Renaming.of(table.schema)
+    update = transaction.updateSchema()
+    for name, new in names.items():
+        update.renameColumn(before(name), new)
+    update.commit()
+    set_properties(transaction, Renaming({**before.names, **names}).entries(before))
+
+
+def _pending(table: Table, transaction: Any) -> TableSchema:
+    return Table(table.java, transaction.table(), ()).schema
 
 
 def partition_of(table: Table) -> dict[str, PartitionField]:
@@ -177,8 +225,9 @@ def update_spec(table: Table, transaction: Any, removed: Sequence[str], added: S
     update = transaction.updateSpec()
     for name in removed:
         update.removeField(name)
-    columns = {column.name: column.id for column in Table(table.java, transaction.table(), ()).schema.fields}
-    for each in added:
+    schema = _pending(table, transaction)
+    columns = {column.iceberg_name: column.id for column in schema.fields}
+    for each in Renaming.of(schema).partition(added):
         same = columns[each.column], each.transform
         # A name of a former spec is free for the same field alone: readers put all specs side by side.
         former = [part for spec in table.specs_json for part in spec["fields"]]
@@ -191,7 +240,7 @@ def replace_order(table: Table, transaction: Any, fields: Sequence[SortField]) -
     """Replace the sort order in a transaction; () for none."""
     iceberg = table.java.iceberg
     order = transaction.replaceSortOrder()
-    for each in fields:
+    for each in Renaming.of(_pending(table, transaction)).sort(fields) if fields else ():
         column = iceberg.expressions.Expressions.ref(each.column)
         if each.descending:
             order.desc(column, iceberg.NullOrder.NULLS_LAST)

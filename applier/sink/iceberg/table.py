@@ -271,7 +271,7 @@ class Table:
             TableMismatch, TransientError: A column of a partition is gone; the head has moved to another snapshot.
         """
         with _planning(self):
-            found = self.java.own.TableText.head(self.handle, snapshot_id, json.dumps(list(columns)))
+            found = self.java.own.TableText.head(self.handle, snapshot_id, _own_names(self, columns))
         if found is None:
             raise TransientError(f"Table {self} has moved on from snapshot {snapshot_id}")
         return parse_plan(json.loads(found))
@@ -295,6 +295,12 @@ class Table:
             self._facts[name] = read()
         found: _T = self._facts[name]
         return found
+
+
+def _own_names(table: Table, columns: Sequence[str]) -> str:
+    """What columns are called in Iceberg, as a JSON list."""
+    own = table.schema.renamed if columns else {}
+    return json.dumps([own.get(name, name) for name in columns])
 
 
 @contextmanager

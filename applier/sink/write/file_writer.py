@@ -152,7 +152,9 @@ class FileWriter:
         self, groups: Iterator[pa.Table], schema: pa.Schema, values: Sequence[Any], key: Sequence[str], order: int
     ) -> list[DataFile]:
         """Write what may be more than memory holds: row groups of this schema as they come, else as `write`."""
-        fields, properties = self.layout.schema.fields, self.layout.properties
+        known, properties = self.layout.schema, self.layout.properties
+        if own := known.renamed:
+            schema = pa.schema([field.with_name(own.get(field.name, field.name)) for field in schema])
         target = int(properties.get("write.target-file-size-bytes", TARGET_BYTES))
         files = write_files(groups, schema, self.storage, lambda name: self.layout.place(name, values), target)
         return [
@@ -165,7 +167,7 @@ class FileWriter:
                     "partition": list(values),
                     "file-size-in-bytes": file.size,
                     "sort-order-id": order,
-                    **metrics(file.footer, fields, key, properties),
+                    **metrics(file.footer, known.fields, key, properties),
                 },
                 is_new=True,
             )

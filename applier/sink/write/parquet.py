@@ -92,7 +92,8 @@ class ParquetSource:
         return pa.concat_tables(tables) if tables else self.read(0, fields).slice(0, 0)
 
     def _column(self, field: Field) -> tuple[str, tuple[int, ...]] | None:
-        return self._columns.get(field.id) or self._columns.get(field.name)
+        names = (field.id, field.iceberg_name, field.name)
+        return next((self._columns[name] for name in names if name in self._columns), None)
 
     def _cast(self, values: Chunks, field: Field) -> Chunks:
         try:

@@ -103,3 +103,29 @@ def test_what_is_no_mask_is_refused(tables: dict[str, Any], problem: str) -> Non
     """By name."""
     found = problems(minimal(tables=tables))
     assert problem in found, found
+
+
+def test_names_in_iceberg_reach_the_rules() -> None:
+    """By names upstream, in any letters; they are no part of the shape of rows."""
+    section = {"columns": {"rename": {"OrderId": "order_id", "V": "v"}}}
+    shape = settings.parse(minimal(tables={"shop.*": section})).type_rules.shape_of(TableName("shop", "a"))
+    assert [shape.renamed(name) for name in ("ORDERID", "v", "w")] == ["order_id", "v", "w"]
+    assert shape.record == ""
+
+
+@pytest.mark.parametrize(
+    ("columns", "problem"),
+    [
+        ({"rename": {"a": "x", "b": "X"}}, "rename.b: is X, and so is another one: two columns cannot have one name"),
+        ({"rename": {"a": "b", "B": "a"}}, "rename.a: is b, which is a column upstream: choose a name that none has"),
+        ({"rename": {"a": "x", "A": "y"}}, "rename.A: TiDB takes it for one column with another key: leave one of"),
+        ({"rename": {"a": ""}}, "rename.a: has an empty name of a column"),
+        ({"rename": {"a": "_OP"}}, "rename.a: is _OP, the name of a metadata column: choose another one"),
+        ({"rename": {"a": "_row_id"}}, "rename.a: is _row_id, the name of a metadata column: choose another one"),
+        ({"rename": {"A": "x"}, "exclude": ["a"]}, "rename.A: is excluded as well: leave one of them"),
+    ],
+)
+def test_what_is_no_name_is_refused(columns: dict[str, Any], problem: str) -> None:
+    """By name, before anything is written."""
+    found = problems(minimal(tables={"shop.*": {"columns": columns}}))
+    assert any(each.startswith(f"tables.shop.*.columns.{problem}") for each in found), found

@@ -32,6 +32,11 @@ ROW = (
         ({"include": ["shop.*", "!shop.tmp_*"]}, []),
         ({"shop.*": {"columns": {"exclude": ["CREATED"]}}}, []),
         ({"shop.items": {"columns": {"exclude": ["secret"]}}}, []),
+        ({"shop.*": {"columns": {"rename": {"CREATED": "made"}}}}, []),
+        (
+            {"shop.*": {"columns": {"rename": {"create": "made"}}}},
+            ['[tables."shop.*".columns] renames column create, which no table seen has: did you mean Created?'],
+        ),
         (
             {"shop.*": {"columns": {"exclude": ["create", "xyz"]}}},
             [
