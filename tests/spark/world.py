@@ -73,7 +73,7 @@ class World:
 
     def send_row(self, table: str, row: dict[str, str], kinds: dict[str, str] | None = None) -> int:
         """An INSERT of a row with these columns."""
-        types = {column: (kinds or {}).get(column, KINDS[column]) for column in row}
+        types = {column: (KINDS | (kinds or {}))[column] for column in row}
         known = {"table": table, "type": "INSERT", "pkNames": ["id"], "mysqlType": types}
         return self.send({**known, "sqlType": dict.fromkeys(row, 12), "data": [row]})
 

@@ -139,7 +139,7 @@ class TableMaker:
         record = self.rules.shape_of(version.name).record
         shape = {SHAPE: record} if record else {}
         kept = {} if self.rules.changes(version.name) is None else {KEPT_FROM: "0"}
-        return {**row_metadata.entries(layout.metadata), **named.entries(Renaming()), **shape, **kept}
+        return {**row_metadata.entries(layout.metadata), **named.entries({}), **shape, **kept}
 
     def reshaped(self, writer: TableWriter, version: TableVersion, *, is_brought: bool = False) -> TableMismatch | None:
         """Why the rows of a table are of another shape than the configuration gives them; None if they are not.

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from applier.changefeed.table import TableName
 from applier.config.table_layout import PartitionField, SortField
@@ -19,11 +19,11 @@ from applier.sink.evolve.casts.cast import CastRefused
 from applier.sink.evolve.plan import Evolution
 from applier.sink.evolve.resolve import Resolution, TableBefore
 from applier.sink.evolve.rewrite import LiveRows, rewrite
-from applier.sink.evolve.steps import AddField, DropField, Refusal, RenameField
+from applier.sink.evolve.steps import AddField, DropField, Refusal, RenameField, SetKey
 from applier.sink.format.renaming import Renaming
 from applier.sink.iceberg.commit import Change, set_properties
 from applier.sink.iceberg.java import JavaError, translated
-from applier.sink.iceberg.layout import partition_of, replace_order, update_spec
+from applier.sink.iceberg.layout import keep_key, partition_of, replace_order, update_spec
 from applier.sink.iceberg.table import Table
 
 _REFUSED = frozenset({"ValidationException", "IllegalArgumentException", "UnsupportedOperationException"})
@@ -94,19 +94,26 @@ def _before(table: Table) -> TableBefore:
     return TableBefore(str(table), table.format_version, table.schema, docs, sort, partition, specs)
 
 
-def _names(table: Table, evolution: Evolution) -> tuple[Renaming, Renaming]:
-    """What columns are called in Iceberg before an evolution, and after it."""
+class NamesAround(NamedTuple):
+    """What columns are called in Iceberg before an evolution, and after it; and those that make way for others."""
+
+    before: Renaming
+    after: Renaming
+    moved: tuple[RenameField, ...]
+
+
+def _names(table: Table, evolution: Evolution) -> NamesAround:
     before, steps = Renaming.of(table.schema), evolution.steps
-    after = before.changed(
-        evolution.shape,
-        [step.name for step in steps if isinstance(step, DropField)],
-        {step.name: step.to for step in steps if isinstance(step, RenameField)},
-        [step.name for step in steps if isinstance(step, AddField)],
-    )
-    return before, after
+    renamed = {step.name: step.to for step in steps if isinstance(step, RenameField)}
+    dropped = [step.name for step in steps if isinstance(step, DropField)]
+    added = [step.name for step in steps if isinstance(step, AddField)]
+    after = before.changed(evolution.shape, dropped, renamed, added)
+    stay = before.names.keys() - {*dropped, *renamed, *renamed.values(), *added}
+    moved = tuple(RenameField(name, name) for name in sorted(stay) if before(name) != after(name))
+    return NamesAround(before, after, moved)
 
 
-def _stage(table: Table, what: Resolution, names: tuple[Renaming, Renaming], live: LiveRows, stamp: Stamp) -> Change:
+def _stage(table: Table, what: Resolution, names: NamesAround, live: LiveRows, stamp: Stamp) -> Change:
     with translated(f"Cannot begin a transaction on table {table}"):
         transaction = table.handle.newTransaction()
     if _pending(table, transaction).schema.id != table.schema.id:
@@ -133,7 +140,7 @@ def _pending(table: Table, transaction: Any) -> Table:
     return Table(table.java, transaction.table(), table.identifier)
 
 
-def _prepare(table: Table, transaction: Any, what: Resolution, names: tuple[Renaming, Renaming]) -> None:
+def _prepare(table: Table, transaction: Any, what: Resolution, names: NamesAround) -> None:
     """Put the updates into a transaction: in each, names are those before it, save that added fields go by their own.
 
     `SetKey` makes its columns required; that the rows keep to it is the promise of the resolution.
@@ -141,14 +148,17 @@ def _prepare(table: Table, transaction: Any, what: Resolution, names: tuple[Rena
     _partition(table, transaction, what.unpartitioned, ())
     if what.sort is not None:
         _sort(table, transaction, ())
-    before, after = names
-    for place, steps in enumerate(what.updates):
+    begin, *others = what.updates
+    for place, steps in enumerate(((*begin, *names.moved), *others)):
         if steps:
             update = transaction.updateSchema().allowIncompatibleChanges()
             for step in steps:
-                step.named(after if place else before, after).update(update, table.java)
+                step.named(names.after if place else names.before, names.after).update(update, table.java)
+            renamed = {step.name: step.to for step in steps if isinstance(step, RenameField)}
+            if renamed and not any(isinstance(step, SetKey) for step in steps):
+                keep_key(table, update, (names.after(renamed.get(name, name)) for name in table.schema.identifier))
             update.commit()
-    if entries := after.entries(before):
+    if entries := names.after.entries(table.file_layout.properties):
         # Before anything asks for columns by their names upstream.
         set_properties(transaction, entries)
     if what.sort:

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 import pyarrow as pa
 
 from applier.changefeed.shape import Shape
+from applier.changefeed.table import fold
 from applier.config.table_layout import PartitionField, SortField
 from applier.sink.format.types import RENAMED_COLUMNS, TableSchema, renamed_entries
 
@@ -27,11 +28,11 @@ class Renaming:
         self, shape: Shape, dropped: Iterable[str], renamed: Mapping[str, str], added: Iterable[str]
     ) -> Renaming:
         """The names behind a change of columns upstream, which renames some (new names by former ones): columns whose
-        name is new there are called as a shape says.
+        name is new there are called as a shape says, and so are those that had their names in Iceberg so far.
         """
-        gone = {*dropped, *renamed}
-        kept = {name: own for name, own in self.names.items() if name not in gone}
-        return Renaming(kept | {name: shape.renamed(name) for name in (*renamed.values(), *added)})
+        gone, new = {*dropped, *renamed}, {name: shape.renamed(name) for name in (*renamed.values(), *added)}
+        kept, taken = {name: own for name, own in self.names.items() if name not in gone}, set(map(fold, new.values()))
+        return Renaming({name: shape.renamed(name) if fold(own) in taken else own for name, own in kept.items()} | new)
 
     def __call__(self, name: str) -> str:
         """The name of one column."""
@@ -49,7 +50,9 @@ class Renaming:
         """The same for a sort order."""
         return tuple(replace(each, column=self(each.column)) for each in fields)
 
-    def entries(self, former: Renaming) -> dict[str, str]:
-        """The property of a table that had other names, or none."""
-        found = renamed_entries(self.names)
-        return found or ({RENAMED_COLUMNS: ""} if renamed_entries(former.names) else {})
+    def entries(self, properties: Mapping[str, str]) -> dict[str, str]:
+        """The property of a table with these columns alone, where it is another one than among `properties`: a name
+        that it has of a column which is gone would be taken for that of the next one.
+        """
+        found = renamed_entries(self.names).get(RENAMED_COLUMNS, "")
+        return {} if found == properties.get(RENAMED_COLUMNS, "") else {RENAMED_COLUMNS: found}

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from applier.sink.format.storage import refuse_elsewhere
+from applier.sink.format.types import RENAMED_COLUMNS
 from applier.sink.iceberg.files import DataFile, DeleteFile
 from applier.sink.iceberg.java import JavaError, translated
 from applier.sink.iceberg.table import Table
@@ -73,7 +74,7 @@ def commit(table: Table, change: Change, expected: int | None, sending: Callable
     snapshot_id: int | None = None
     try:
         with translated(f"Commit to table {table} failed"):
-            described = _described(change, expected, table.after)
+            described = _described(_with_names(table, change), expected, table.after)
             prepared = table.java.own.PreparedCommit.prepare(table.handle, change.begun, described)
             snapshot_id = int(prepared.snapshotId())
             sending()
@@ -85,6 +86,13 @@ def commit(table: Table, change: Change, expected: int | None, sending: Callable
     except JavaError as error:
         raise CommitFailure(error.action, error.kind, error.detail, snapshot_id) from None
     return snapshot_id
+
+
+def _with_names(table: Table, change: Change) -> Change:
+    """The change whose snapshot says which columns are called otherwise upstream: later they may have other names."""
+    made = table if change.begun is None else Table(table.java, change.begun.table(), table.identifier)
+    known = made.file_layout.properties.get(RENAMED_COLUMNS)
+    return change if known is None else replace(change, summary={**change.summary, RENAMED_COLUMNS: known})
 
 
 def _described(change: Change, expected: int | None, after: int) -> str:

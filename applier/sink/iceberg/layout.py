@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -162,8 +162,8 @@ def evolve(table: Table, change: LayoutChange) -> None:
                 set_properties(transaction, change.properties)
             if change.shape is not None:
                 _drop_columns(table, transaction, change.dropped, change.shape)
-            if change.renamed:
-                _rename_columns(table, transaction, change.renamed)
+            if change.renamed or change.dropped:
+                _rename_columns(table, transaction, change)
             failpoints.reach("layout-due")
             transaction.commitTransaction()
             failpoints.reach("layout-done")
@@ -196,14 +196,24 @@ def _drop_columns(table: Table, transaction: Any, names: Sequence[str], shape: s
     set_properties(transaction, {SHAPE: shape, **own})
 
 
-def _rename_columns(table: Table, transaction: Any, names: Mapping[str, str]) -> None:
-    """Rename columns in a transaction, with what says which they are upstream."""
+def _rename_columns(table: Table, transaction: Any, change: LayoutChange) -> None:
+    """Rename columns in a transaction, with what says which those that stay are upstream."""
     before = Renaming.of(table.schema)
     update = transaction.updateSchema()
-    for name, new in names.items():
+    for name, new in change.renamed.items():
         update.renameColumn(before(name), new)
+    after = Renaming({**before.names, **change.renamed})
+    keep_key(table, update, map(after, table.schema.identifier))
     update.commit()
-    set_properties(transaction, Renaming({**before.names, **names}).entries(before))
+    kept = {name: own for name, own in before.names.items() if name not in change.dropped}
+    set_properties(transaction, Renaming({**kept, **change.renamed}).entries(table.file_layout.properties))
+
+
+def keep_key(table: Table, update: Any, names: Iterable[str]) -> None:
+    """Give the identifier fields by their names in Iceberg behind a schema update that renames fields: it renames them
+    one after the other, and so loses one whose new name another one has had.
+    """
+    update.setIdentifierFields(table.java.texts(tuple(names)))
 
 
 def _pending(table: Table, transaction: Any) -> TableSchema:

@@ -5,16 +5,17 @@ from __future__ import annotations
 import base64
 import hashlib
 import json
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from functools import partial
+from types import MappingProxyType
 from typing import Any, Protocol, TypeVar
 
 from applier.errors import TableMismatch, TransientError
 from applier.runtime.storage_keys import KEYS, TableAccess
 from applier.sink.format.file_layout import FileLayout
 from applier.sink.format.storage import Storage, storage_of
-from applier.sink.format.types import TableSchema
+from applier.sink.format.types import RENAMED_COLUMNS, TableSchema
 from applier.sink.iceberg.files import DataFile, JavaStorage, TableFiles, parse_plan
 from applier.sink.iceberg.java import Java, JavaError, translated
 from applier.sink.iceberg.snapshot import MAIN, Figures, Snapshot
@@ -190,16 +191,16 @@ class Table:
     def schema_at(self, snapshot_id: int) -> TableSchema:
         """Schema with which a snapshot was committed that is still kept."""
         found = self.handle.schemas().get(self._snapshot(snapshot_id).schemaId())
-        return self._parsed(str(self.java.iceberg.SchemaParser.toJson(found)))
+        return self._parsed(str(self.java.iceberg.SchemaParser.toJson(found)), _names_at(self, snapshot_id))
 
     def former_schemas(self) -> Iterator[TableSchema]:
-        """The schemas that it has had, as far as they are kept, newest first."""
-        found = self.java.items(self.handle.operations().current().schemas())
-        for schema in sorted(found, key=lambda schema: -int(schema.schemaId())):
-            yield self._parsed(str(self.java.iceberg.SchemaParser.toJson(schema)))
+        """The schemas that it has had, as far as they are kept and its names of now fit them, newest first."""
+        for schema in sorted(self.handle.schemas().values(), key=lambda schema: -int(schema.schemaId())):
+            with suppress(TableMismatch):
+                yield self._parsed(str(self.java.iceberg.SchemaParser.toJson(schema)))
 
-    def _parsed(self, schema: str) -> TableSchema:
-        return TableSchema.parse(schema, self._written["properties"])
+    def _parsed(self, schema: str, names: Mapping[str, str] = MappingProxyType({})) -> TableSchema:
+        return TableSchema.parse(schema, {**self._written["properties"], **names})
 
     @property
     def spec_json(self) -> dict[str, Any]:
@@ -301,6 +302,14 @@ def _own_names(table: Table, columns: Sequence[str]) -> str:
     """What columns are called in Iceberg, as a JSON list."""
     own = table.schema.renamed if columns else {}
     return json.dumps([own.get(name, name) for name in columns])
+
+
+def _names_at(table: Table, snapshot_id: int) -> dict[str, str]:
+    """What a snapshot says of the names of its columns, where they have had any: they may be those of others now."""
+    if RENAMED_COLUMNS not in table.file_layout.properties:
+        return {}
+    noted = (item.summary.get(RENAMED_COLUMNS) for item in table.history(snapshot_id))
+    return {RENAMED_COLUMNS: next((names for names in noted if names is not None), "")}
 
 
 @contextmanager

@@ -196,7 +196,7 @@ def test_a_file_that_a_task_has_written_to_another_disk_is_not_committed(tmp_pat
     """The table would have a file that nobody can read: its rows would be lost, those of a compaction as well."""
     here, there = tmp_path / "here.parquet", tmp_path / "there.parquet"
     here.touch()
-    table, sending = mock.MagicMock(after=0), mock.Mock()
+    table, sending = mock.MagicMock(after=0, file_layout=mock.Mock(properties={})), mock.Mock()
     found = [DataFile(f"file:{here}", "parquet", 1, 1), DataFile("s3://b/x", "parquet", 1, 1)]
 
     prepared.commit(table, Change(found), None, sending)
