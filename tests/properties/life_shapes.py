@@ -18,6 +18,9 @@ _KEY = "a key of sixteen letters"
 
 _CASTS = {"decimal": "string", "bigint": "string"}
 
+_NAMES = {"c": "code", "v": "Value", "d": "of_d"}
+"""Names of columns in Iceberg. DDL rename columns to these, and away from them."""
+
 
 @dataclass(frozen=True, slots=True)
 class LifeShape:
@@ -60,6 +63,10 @@ class LifeShape:
             keys["columns"] = {"exclude": [COLUMN.upper()]}
         elif hidden:
             keys["columns"] = {"mask": {COLUMN: hidden}}
+        names = random.Random(f"names of {seed}")
+        if names.random() < 0.4:
+            found = {column: name for column, name in _NAMES.items() if (column, hidden) != (COLUMN, "exclude")}
+            keys.setdefault("columns", {})["rename"] = found
         if is_cast := chance.random() < 0.4:
             keys["types"] = _CASTS
         rows = chance.choice(["", "", "where", "soft"])
@@ -77,10 +84,17 @@ class LifeShape:
         """What upstream's rows of a table are here."""
         types = {column.name: column.type for column in schema.columns}
         return [
-            {name: self._cell(name, types[name], cell) for name, cell in row.items() if not self._is_left_out(name)}
+            {
+                self._named(name): self._cell(name, types[name], cell)
+                for name, cell in row.items()
+                if not self._is_left_out(name)
+            }
             for row in rows
             if self._admits(row)
         ]
+
+    def _named(self, name: str) -> str:
+        return str(self.keys.get("columns", {}).get("rename", {}).get(name, name))
 
     def _is_left_out(self, name: str) -> bool:
         return name == COLUMN and "exclude" in self.keys.get("columns", {})

@@ -32,7 +32,8 @@ def _accounts(row: Row) -> Row:
 
 
 def _items(row: Row) -> Row:
-    return {name: str(value) if name == "stock" else value for name, value in row.items() if name != "img"}
+    kept = {name: value for name, value in row.items() if name != "img"}
+    return {**kept, "in_stock": str(kept.pop("stock"))}
 
 
 def _as_it_is(row: Row) -> Row:
