@@ -10,6 +10,7 @@ from typing import Annotated, Literal, get_args
 
 from pydantic import Field, model_validator
 
+from applier.changefeed.history import IMAGE
 from applier.changefeed.mask import fingerprint_of
 from applier.changefeed.shape import METADATA_COLUMNS, Shape
 from applier.changefeed.table import fold
@@ -208,7 +209,7 @@ class LayoutSection(Section):
         problems |= {
             f"columns.rename.{column}": f"is {name}, the name of a metadata column: choose another one"
             for column, name in self.columns.rename.items()
-            if fold(name) in {*get_args(RowMetadata), DELETED_AT, *METADATA_COLUMNS}
+            if fold(name) in {*get_args(RowMetadata), DELETED_AT, *METADATA_COLUMNS, *([IMAGE] if self.history else ())}
         }
         if own:
             problems["properties"] = f"{own[0]} is set by applier alone"

@@ -233,6 +233,31 @@ def test_changes_that_another_writer_drops_are_a_gap(make: Make) -> None:
     assert last <= (begin_of(world) or 0) <= since
 
 
+@pytest.mark.parametrize("begin", ["beginning", f"{START + 3}"])
+def test_dropped_changes_of_which_a_backfill_brings_some_are_a_gap(make: Make, begin: str) -> None:
+    """The range ends before the table does, as a branch may: what it leaves out is lacking."""
+    world = keeping(make)
+    world.create("a")
+    world.put("a", 1)
+    world.resolve()
+    world.start()
+    world.put("a", 2)
+    end = world.resolve()
+    world.start()
+    world.put("a", 4)
+    since = world.resolve()
+    world.start()
+    world.spark.sql(f"DROP TABLE lake.`{world.name}__shop`.a__changes")
+    world.obey(f"applier backfill -c {world.path} --from {begin} --to {end} --tables shop.a --branch x --take-over")
+    world.put("a", 3)
+    world.resolve()
+    world.start()
+    assert (begin_of(world), world.table("a").state) == (since, "in step")
+    assert changes(world) == sent(world, "a", 0 if begin == "beginning" else START + 3) - sent(world, "a", end) + sent(
+        world, "a", since
+    )
+
+
 @pytest.mark.parametrize(
     "point", ["table-ensured", "commit-sent", "commit-done", "changes-evolved", "ddl-applied", "changes-renamed"]
 )

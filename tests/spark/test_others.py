@@ -18,6 +18,7 @@ from applier.runtime.retry import with_retry
 from applier.sink.commit.foreign_commits import BACKFILL, FOREIGN
 from applier.sink.commit.stamp import RESOLVED_TS, Stamp
 from applier.sink.iceberg.catalog import Catalog
+from applier.sink.upkeep import Thresholds, Upkeep
 from applier.sink.write.table_writer import TableWriter
 from tests.spark.feeds import read, sql_name
 from tests.spark.test_sink_commit import Case
@@ -45,10 +46,15 @@ def restart(case: Case) -> TableWriter:
     return case.writer
 
 
-def add(case: Case, key: int) -> None:
-    """Apply an INSERT of a key that is new upstream."""
+def add(case: Case, *keys: int) -> None:
+    """Apply INSERTs of keys that are new upstream."""
     case.ts += 1
-    apply(case.writer, case.feed.taken({(key,): (2, "ours", None)}, set()), Stamp("shop", 2, case.ts), exact=True)
+    rows = {(key,): (2, "ours", None) for key in keys}
+    apply(case.writer, case.feed.taken(rows, set()), Stamp("shop", 2, case.ts), exact=True)
+
+
+MANY = range(12345, 14345)
+"""So many keys that the few of them that are looked up anyway do not show that the first one is there."""
 
 
 def expire(case: Case) -> None:
@@ -78,6 +84,31 @@ def test_rows_appended_before_a_compaction_and_an_expiry_are_replaced(case: Case
 
     restart(case)
     add(case, 12345)
+
+    case.check()
+
+
+@pytest.mark.parametrize("task", ["compact", "by_iceberg", "rewrite_manifests"])
+def test_rows_of_others_are_remembered_where_a_run_commits_no_more_than_maintenance(case: Case, task: str) -> None:
+    """The head is its own then, so nothing else shows a later run what others did before."""
+    insert(case, 12345)
+    restart(case)
+    assert any(getattr(Upkeep(case.writer, Thresholds(small_files=2, manifests=1)), task)().values())
+    restart(case)
+    add(case, *MANY)
+
+    case.check()
+
+
+def test_rows_that_others_may_have_added_before_an_expiry_are_remembered(case: Case) -> None:
+    """Nobody can tell whether there are any; the next commit hides that from later runs."""
+    insert(case, 12345)
+    case.compact()
+    expire(case)
+    restart(case)
+    add(case, 20000)
+    restart(case)
+    add(case, *MANY)
 
     case.check()
 

@@ -23,7 +23,7 @@ from applier.pipeline.jobs.copies import Copies, CopyOutdated, forgetting
 from applier.pipeline.jobs.job import JobRun, job, progress
 from applier.pipeline.state import State
 from applier.pipeline.step import Pipeline, Step
-from applier.pipeline.tables import completeness
+from applier.pipeline.tables import completeness, history_gap
 from applier.runtime import failpoints, terminal
 from applier.runtime.figures import counted
 from applier.runtime.logs import logger
@@ -173,6 +173,7 @@ def _begun(beginnings: Beginnings, hold: str, origins: Mapping[TableName, FeedPo
     number, last, tables = uuid.uuid4().hex[:8], main.state.checkpoint, {}
     copies = Copies(main.targets, number)
     for name, origin in origins.items():
+        history_gap.note_dropped(main.targets, name)
         topic, known = main.state.topics.get(name, ""), Completeness(Reason(Why.NOT_READ), origin=origin)
         if origin.version is None:
             tables[origin.name] = Tracked(UNKNOWN, topic, None, known)

@@ -6,6 +6,7 @@ from applier.changefeed.history import COMPLETE_FROM, KEPT_FROM, changes_version
 from applier.changefeed.table import TableName, TableVersion
 from applier.pipeline.tables.ddl_stamp import DROPPED_AT
 from applier.pipeline.tables.target_tables import TargetTables
+from applier.sink.iceberg.layout import LayoutChange, evolve
 from applier.sink.write.table_writer import TableWriter
 
 
@@ -48,6 +49,17 @@ def pass_by(targets: TargetTables, owner: TableName, since: int, now: TableVersi
         return
     entries = {COMPLETE_FROM: str(since)}
     targets.committed(changes, changes.stamp(targets.stamp(name, applied(changes), entries, changes)).snapshot_id)
+
+
+def note_dropped(targets: TargetTables, name: TableName) -> None:
+    """Note in a table whose changes others have dropped up to where these are a gap, before a job begins them anew.
+
+    A job need not come as far as the table is: what it has not brought is lacking then.
+    """
+    own, table = targets.maker.rules.changes(name), targets.writer(name)
+    if own is not None and table is not None and table.head is not None and targets.writer(own) is None:
+        evolve(table.table, LayoutChange(properties={KEPT_FROM: str(applied(table))}))
+        targets.close(name)
 
 
 def set_aside_unfit(targets: TargetTables, name: TableName, owner: TableName, now: TableVersion) -> None:

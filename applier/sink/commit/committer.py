@@ -101,7 +101,12 @@ class Committer:
     @property
     def trusts_new_keys(self) -> bool:
         """Whether a key that is new upstream is certainly not in the table."""
-        return not (self.is_foreign or self.is_cut or self.table.setting(FOREIGN))
+        return not (self.doubts or self.table.setting(FOREIGN))
+
+    @property
+    def doubts(self) -> dict[str, str]:
+        """Property that a commit sets if others have changed rows, or may have: its stamp hides that from a trace."""
+        return {FOREIGN: "true"} if self.is_foreign or self.is_cut else {}
 
     def attempts(self, stamp: Stamp) -> Iterator[AbstractContextManager[int | None]]:
         """Attempts at one commit, until one is made. Each gives the head to plan on, and its block ends with `send`.
@@ -144,8 +149,8 @@ class Committer:
             OutsideRefused: A data file is on another machine alone.
         """
         self._is_sent = True
-        if self.is_foreign and change.properties:
-            change = replace(change, properties={**change.properties, FOREIGN: "true"})
+        if self.doubts and change.properties:
+            change = replace(change, properties={**change.properties, **self.doubts})
         try:
             self.made = commit(self.table, change, self.head, lambda: failpoints.reach("commit-sent"))
         except CommitFailure as failure:

@@ -17,7 +17,7 @@ BACKFILL = "applier.backfill"
 """Entry of the stamp of each commit to a branch: which backfill made it."""
 
 FOREIGN = "applier.foreign-rows"
-"""Table property: others have written rows, so no key may be taken for new, in this run or a later one."""
+"""Table property: others have written rows, or may have, so no key may be taken for new, in this run or a later one."""
 
 
 class Trace(NamedTuple):

@@ -148,12 +148,12 @@ class TableWriter:
 
     @property
     def own_stamp(self) -> Stamp | None:
-        """The table's progress under this applier's epoch; None for a table without a stamp.
+        """The table's progress under this applier's epoch, and its doubts; None for a table without a stamp.
 
-        It lacks the extra entries: the commit of a DDL is found by them.
+        It lacks the other extra entries: the commit of a DDL is found by them.
         """
         known, ours = self.known, self._committer
-        return None if known is None else Stamp(ours.changefeed, ours.epoch, known.resolved_ts)
+        return None if known is None else Stamp(ours.changefeed, ours.epoch, known.resolved_ts, ours.doubts)
 
     @property
     def rolled_back(self) -> TableMismatch | None:

@@ -129,3 +129,11 @@ def test_what_is_no_name_is_refused(columns: dict[str, Any], problem: str) -> No
     """By name, before anything is written."""
     found = problems(minimal(tables={"shop.*": {"columns": columns}}))
     assert any(each.startswith(f"tables.shop.*.columns.{problem}") for each in found), found
+
+
+def test_a_name_of_the_columns_of_changes_is_refused_where_changes_are_kept() -> None:
+    """Their table has the columns of its table, under the same names."""
+    section = {"columns": {"rename": {"a": "_Image"}}}
+    (found,) = problems(minimal(tables={"shop.*": {**section, "history": "changes"}}))
+    assert found == "tables.shop.*.columns.rename.a: is _Image, the name of a metadata column: choose another one."
+    assert settings.parse(minimal(tables={"shop.*": section})) is not None
