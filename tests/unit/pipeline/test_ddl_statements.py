@@ -298,3 +298,22 @@ def test_a_chain_over_databases_goes_by_the_last_names_that_its_messages_name(or
             tables.apply(action, 5)
     assert sorted(tables) == [a, x]
     assert c not in tables
+
+
+@pytest.mark.parametrize(
+    ("sql", "what"),
+    [
+        ("RENAME TABLE orders TO done", "renamed to shop.done"),
+        ("DROP TABLE orders", "dropped"),
+        ("DROP DATABASE shop", "dropped"),
+    ],
+)
+def test_an_export_from_before_its_table_went_is_refused_where_changes_are_kept(sql: str, what: str) -> None:
+    """Before a row is applied: its changes would be among those of the table that has the name now."""
+    own = OwnDdl(frozenset([ORDERS]), {}, stay=frozenset([ORDERS]))
+
+    with pytest.raises(RangeRefused, match=f"^Table shop.orders of the export was {what} since.") as refused:
+        own([one(barrier(sql), ORDERS)])
+
+    assert list(refused.value.tables) == [ORDERS]
+    assert OwnDdl(frozenset([ORDERS]), {})([one(barrier(sql), ORDERS)])
