@@ -7,10 +7,14 @@ from dataclasses import dataclass, field, replace
 from itertools import groupby
 
 from applier.changefeed.table import TableName
-from applier.ddl.actions import Action, Effect, effect, kind, touches
+from applier.ddl.actions import Action, effect, kind, touches
 from applier.errors import BY_HAND, RangeRefused
 from applier.order.feed_order import FeedOrder, ResolvedOrder
 from applier.pipeline.scan.statements import Ddl
+
+
+class ExportOutdated(RangeRefused):
+    """A table of an export has left its name since, and another one may have it now."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +39,8 @@ class OwnDdl:
         """The DDL that concern these tables, each with the actions that do; to be called with all DDL in order.
 
         Raises:
-            RangeRefused: One of them has no place among the rows; or it renames or drops a table that is to stay.
+            RangeRefused: One of them has no place among the rows.
+            ExportOutdated: One of them renames a table that is to stay.
         """
         self._refuse_unplaced(ddl)
         found: list[Ddl] = []
@@ -78,7 +83,7 @@ class OwnDdl:
             self._refuse_loose(action, item.commit_ts, names)
             actions.append(action)
             done = effect(action)
-            self._refuse_gone(done)
+            self._refuse_moved(done.moved)
             names.difference_update(done.leaving(names))
             names.update(done.created, (to for _, to in done.moved))
         if item.refused is not None and swept:
@@ -103,14 +108,11 @@ class OwnDdl:
             raise RangeRefused(what, hint, [name])
         return False
 
-    def _refuse_gone(self, done: Effect) -> None:
-        """Refuse an export that is older than a rename or a DROP: its changes would go to, or drop, those of the table
-        that has its name now.
-        """
-        moved = dict(done.moved)
-        for name in self.stay.intersection(done.leaving(self.stay)):
-            what = f"renamed to {moved[name]}" if name in moved else "dropped"
-            raise RangeRefused(f"Table {name} of the export was {what} since.", BY_HAND, [name])
+    def _refuse_moved(self, moved: Sequence[tuple[TableName, TableName]]) -> None:
+        """Refuse an export that is older than a rename: its changes would go to the table that has its name now."""
+        for name, to in moved:
+            if name in self.stay:
+                raise ExportOutdated(f"Table {name} of the export was renamed to {to} since", BY_HAND, [name])
 
     def _refuse_loose(self, action: Action, commit_ts: int, names: Collection[TableName]) -> None:
         done = effect(action)

@@ -24,6 +24,7 @@ from applier.errors import BY_HAND, CheckpointConflict, RangeRefused, TableMisma
 from applier.pipeline.jobs.copies import CopyOutdated, forgetting
 from applier.pipeline.jobs.handover import leave_out
 from applier.pipeline.jobs.job import JobRun, job, progress
+from applier.pipeline.jobs.own_ddl import ExportOutdated
 from applier.pipeline.since import sent_since
 from applier.pipeline.state import State
 from applier.pipeline.step import Pipeline
@@ -324,6 +325,10 @@ class Resumption:
             outlook = replay.step()
         except CheckpointConflict:
             raise
+        except ExportOutdated as error:
+            for name in replay.concerned(error):
+                replay.handover.let_go(name, error.what)
+            outlook = "over"
         except TerminalError as error:
             for name in replay.concerned(error) or due(self.main.state):
                 parking.give_up(self.main.state, name, error)

@@ -20,6 +20,7 @@ from applier.pipeline.schema_changes.track import declared, move_past
 from applier.pipeline.state import State
 from applier.pipeline.tables import parking
 from applier.pipeline.tables.ddl_stamp import DDL, is_in, mark, shown
+from applier.pipeline.tables.kept_tables import aside
 from applier.pipeline.tables.table_maker import refuse_held
 from applier.pipeline.tables.target_tables import TargetTables
 from applier.runtime import failpoints
@@ -122,10 +123,14 @@ class TableDdl:
             self.targets.confirm()
             self.targets.catalog.drop(writer.table.identifier, purge=True)
         else:
-            entries = dropped(commit_ts, self.state.tables.get(name))
+            at = commit_ts
+            # A job may come to the DROP again, behind an earlier one that has left changes of the same ts.
+            while owner != name and self.targets.catalog.load(aside(writer.table.identifier, str(at))) is not None:
+                at += 1
             upto = max(commit_ts, writer.known.resolved_ts if writer.known else 0)
+            entries = dropped(at, self.state.tables.get(name))
             writer.stamp(self.targets.stamp(name, upto, entries, writer))
-            self.targets.kept[writer.table.identifier] = commit_ts
+            self.targets.kept[writer.table.identifier] = at
         self.targets.forget(name)
 
     def _truncate(self, change: SchemaChange, name: TableName) -> None:
