@@ -32,8 +32,8 @@ def _accounts(row: Row) -> Row:
 
 
 def _items(row: Row) -> Row:
-    kept = {name: value for name, value in row.items() if name != "img"}
-    return {**kept, "in_stock": str(kept.pop("stock"))}
+    named = {"stock": "in_stock"}
+    return {named.get(name, name): str(cell) if name in named else cell for name, cell in row.items() if name != "img"}
 
 
 def _as_it_is(row: Row) -> Row:
