@@ -61,6 +61,15 @@ class Replay:
             pipeline.hold_to_checkpoint()
             yield pipeline
 
+    def in_runs(self, spark: SparkSession, runs: int) -> None:
+        """Apply the recording in some runs, each of which comes further by one share; no table may be parked then."""
+        for run in range(1, runs + 1):
+            with self.running(spark) as pipeline:
+                ends = {TopicPartition(*at): end * run // runs for at, end in pipeline.ends().items()}
+                while pipeline.step(ends).moved:
+                    pass
+                assert not pipeline.state.parked
+
     def identifier(self, name: TableName) -> tuple[str, str]:
         """Where a table goes."""
         return f"{self.prefix}__{name.database}", name.table

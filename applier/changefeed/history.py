@@ -57,12 +57,12 @@ def changes_version(version: TableVersion) -> TableVersion:
 
 
 def first_day(resolved_ts: int, days: int) -> int:
-    """The first day, since 1970 in UTC, whose changes stay at a resolved ts where those that are older by `days` go."""
+    """The first day, in days since 1970 in UTC, whose changes stay at a resolved ts, where they are kept for `days`."""
     return unix_ms(resolved_ts) // _DAY_MS - days
 
 
 def before(day: int) -> int:
-    """The commit ts above which are the changes of a day, since 1970 in UTC, and of all later ones."""
+    """The last commit ts before a day, in days since 1970 in UTC: changes of that day and of later ones lie above."""
     return from_unix_ms(day * _DAY_MS) - 1
 
 

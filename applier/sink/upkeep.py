@@ -271,7 +271,7 @@ class Upkeep:
             if not gone:
                 return {}
             since = max(history.before(first), int(table.setting(history.COMPLETE_FROM) or 0))
-            self.writer.drop(old, replace(stamp, extra={history.COMPLETE_FROM: str(since)}))
+            self.writer.drop(old, replace(stamp, extra={**stamp.extra, history.COMPLETE_FROM: str(since)}))
             # The stamp of the commit lacks what the table says beside its progress.
             self.writer.reload()
             return {"days": len({str(file.partition) for file in gone})}
@@ -389,7 +389,7 @@ def _identities(file: DataFile) -> frozenset[tuple[str, Any]]:
 
 
 def _before(table: Table, first: int, files: FileIndex) -> list[DataFile]:
-    """Files of changes that all are of days, since 1970, before the first one: those that are partitioned by day."""
+    """Data files that hold changes of days before the first one alone; others than those by day show no day."""
     day = next((field.id for field in table.schema.fields if field.name == history.COMMIT_TIME), None)
     places = {
         spec["spec-id"]: place

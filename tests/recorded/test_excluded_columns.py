@@ -6,10 +6,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from applier.changefeed.message import TopicPartition
 from applier.changefeed.table import TableName
 from tests import expected, recordings
-from tests.recorded.test_protocols import replaying
+from tests.recorded.test_protocols import SHAPED, replaying
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -19,19 +18,9 @@ if TYPE_CHECKING:
 EXCLUDED = frozenset({"msg", "bal", "upd", "img", "qty", "v"})
 """Columns of the tables of the scenario, none of which is of a key."""
 
-VARIANTS = [
-    ("simple", "simple-json", "resolved"),
-    ("canal-json", "canal-json-ext", "offset"),
-    pytest.param("canal-json", "canal-json-ext", "resolved", marks=pytest.mark.soak),
-    pytest.param("open", "open", "resolved", marks=pytest.mark.soak),
-    pytest.param("open", "open", "offset", marks=pytest.mark.soak),
-    pytest.param("avro", "avro-before-value", "resolved", marks=pytest.mark.soak),
-    pytest.param("debezium", "debezium", "resolved", marks=pytest.mark.soak),
-]
-
 
 @pytest.mark.spark
-@pytest.mark.parametrize(("protocol", "variant", "order"), VARIANTS)
+@pytest.mark.parametrize(("protocol", "variant", "order"), SHAPED)
 def test_tables_are_those_of_upstream_without_the_columns(
     protocol: str, variant: str, order: str, spark: SparkSession, lake: dict[str, str], tmp_path: Path
 ) -> None:
@@ -41,11 +30,7 @@ def test_tables_are_those_of_upstream_without_the_columns(
     with replaying("txns", protocol, variant, lake, tmp_path, name=name) as found:
         found.raw["changefeed"]["order"] = order
         found.raw["tables"]["*.*"] = {"columns": {"exclude": sorted(EXCLUDED)}}
-        for share in (0.5, 1):
-            with found.running(spark) as pipeline:
-                ends = {TopicPartition(*at): int(end * share) for at, end in pipeline.ends().items()}
-                while pipeline.step(ends).moved:
-                    pass
+        found.in_runs(spark, 2)
         compared = set[str]()
         for text, table in state["tables"].items():
             rows = found.contents(TableName(*text.split(".")))

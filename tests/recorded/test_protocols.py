@@ -97,6 +97,17 @@ def replaying(
         yield found
 
 
+SHAPED = [
+    ("simple", "simple-json", "resolved"),
+    ("canal-json", "canal-json-ext", "offset"),
+    pytest.param("canal-json", "canal-json-ext", "resolved", marks=pytest.mark.soak),
+    pytest.param("open", "open", "resolved", marks=pytest.mark.soak),
+    pytest.param("open", "open", "offset", marks=pytest.mark.soak),
+    pytest.param("avro", "avro-before-value", "resolved", marks=pytest.mark.soak),
+    pytest.param("debezium", "debezium", "resolved", marks=pytest.mark.soak),
+]
+"""Protocols, variants and orders in which tables with a shape are compared."""
+
 LATE = TableName("shop", "sel")
 """Gets its first key by an ALTER TABLE: what it was before is in no feed without `force-replicate`."""
 

@@ -9,10 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from applier.changefeed.message import TopicPartition
 from applier.changefeed.table import TableName
 from tests import expected, recordings
-from tests.recorded.test_protocols import replaying
+from tests.recorded.test_protocols import SHAPED, replaying
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -39,19 +38,9 @@ FILTERS: Mapping[str, tuple[str, Callable[[Mapping[str, Any]], bool]]] = {
 }
 """Each with the same in Python."""
 
-VARIANTS = [
-    ("simple", "simple-json", "resolved"),
-    ("canal-json", "canal-json-ext", "offset"),
-    pytest.param("canal-json", "canal-json-ext", "resolved", marks=pytest.mark.soak),
-    pytest.param("open", "open", "resolved", marks=pytest.mark.soak),
-    pytest.param("open", "open", "offset", marks=pytest.mark.soak),
-    pytest.param("avro", "avro-before-value", "resolved", marks=pytest.mark.soak),
-    pytest.param("debezium", "debezium", "resolved", marks=pytest.mark.soak),
-]
-
 
 @pytest.mark.spark
-@pytest.mark.parametrize(("protocol", "variant", "order"), VARIANTS)
+@pytest.mark.parametrize(("protocol", "variant", "order"), SHAPED)
 def test_tables_hold_the_rows_that_their_filter_admits(
     protocol: str, variant: str, order: str, spark: SparkSession, lake: dict[str, str], tmp_path: Path
 ) -> None:
@@ -61,12 +50,7 @@ def test_tables_hold_the_rows_that_their_filter_admits(
     with replaying("txns", protocol, variant, lake, tmp_path, name=name) as found:
         found.raw["changefeed"]["order"] = order
         found.raw["tables"] |= {table: {"where": text} for table, (text, _) in FILTERS.items()}
-        for share in (0.4, 0.7, 1):
-            with found.running(spark) as pipeline:
-                ends = {TopicPartition(*at): int(end * share) for at, end in pipeline.ends().items()}
-                while pipeline.step(ends).moved:
-                    pass
-                assert not pipeline.state.parked
+        found.in_runs(spark, 3)
         for text, table in state["tables"].items():
             rows, every = found.contents(TableName(*text.split("."))), expected.rows(table)
             _, admits = FILTERS.get(text, ("", lambda _: True))

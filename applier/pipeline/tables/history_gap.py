@@ -22,7 +22,7 @@ def passed(table: TableWriter | None) -> int:
 
 
 def begun(targets: TargetTables, name: TableName) -> dict[str, str]:
-    """Entries of a commit of rows that show that their changes are not kept, if those of rows before were."""
+    """Entries of the first commit of rows whose changes are no longer kept, which say so."""
     table, is_kept = targets.writer(name), targets.maker.rules.changes(name) is not None
     return {} if table is None or is_kept or not table.table.setting(KEPT_FROM) else {KEPT_FROM: ""}
 
@@ -52,7 +52,7 @@ def pass_by(targets: TargetTables, owner: TableName, since: int, now: TableVersi
 
 
 def note_dropped(targets: TargetTables, name: TableName) -> None:
-    """Note in a table whose changes others have dropped up to where these are a gap, before a job begins them anew.
+    """Note in a table that its changes so far are a gap, as others have dropped them, before a job begins them anew.
 
     A job need not come as far as the table is: what it has not brought is lacking then.
     """
