@@ -14,7 +14,6 @@ import pytest
 from applier.changefeed.message import TopicPartition
 from applier.changefeed.table import TableName
 from applier.commands.backfill import compare
-from applier.commands.backfill.beginnings import taken
 from applier.commands.backfill.command import backfill, planned
 from applier.commands.backfill.report import Outcome
 from applier.commands.backfill.request import asked
@@ -22,6 +21,7 @@ from applier.config import settings
 from applier.config.own_namespaces import resumes
 from applier.ddl.actions import effect
 from applier.errors import RangeRefused
+from applier.pipeline.schema_changes.taken import taken
 from applier.runtime import failpoints
 from applier.sink.iceberg.catalog import Catalog
 from tests.few import few
@@ -280,7 +280,7 @@ def test_rows_before_a_ddl_are_refused_unless_the_table_is_made_in_the_range(
     before, last = heads(found), states("partition")[-1][0]
     name = TableName("parts", "p_range")
     with found.running(spark) as pipeline:
-        (made,) = {ts for ts, action in taken(pipeline) if name in effect(action).created}
+        (made,) = {ts for ts, action in taken(pipeline.state) if name in effect(action).created}
 
     with pytest.raises(RangeRefused) as refused:
         run(found, str(made), repair=True, tables=str(name))

@@ -707,3 +707,30 @@ def test_offset_order_is_refused() -> None:
     with pytest.raises(ConfigError) as refused:
         settings.parse(raw)
     assert 'tables.shop.*.history: needs changefeed.order = "resolved": without watermarks' in str(refused.value)
+
+
+def test_an_export_from_before_a_rename_leaves_no_change_to_the_next_table(make: Make, tmp_path: Path) -> None:
+    """Messages from before the RENAME are of the table that has left the name."""
+    world = keeping(make)
+    world.settings["source"] = {"messages_per_step": 2}
+    for table in ("a", "b"):
+        world.create(table)
+    world.put("a", 1)
+    world.put("b", 5)
+    tso = world.resolve()
+    world.start()
+    world.obey(f"applier park -c {world.path} --tables shop.b --why test")
+    for key in range(11, 17):
+        world.put("a", key)
+        world.resolve()
+    world.ddl("RENAME TABLE a TO c")
+    world.ddl("RENAME TABLE b TO a", "b")
+    world.put("a", 6)
+    world.resolve()
+    world.start()
+    load(world.config, export(tmp_path / "export", tso), ("shop.a",), lambda _: None)
+    world.start()
+    line = world.table("a")
+    assert (line.state, "renamed to shop.c since" in str(line.because)) == ("parked", True), line
+    kept = read(world.spark, (f"{world.name}__shop", "a__changes")).to_pylist()
+    assert {row["id"] for row in kept} <= {5, 6}

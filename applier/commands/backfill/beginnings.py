@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
-from contextlib import suppress
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 
 from applier.changefeed.applied_offsets import AppliedOffsets
@@ -11,10 +10,10 @@ from applier.changefeed.position import FeedPosition
 from applier.changefeed.table import TableName
 from applier.commands.backfill.request import Range
 from applier.ddl.actions import Action, CreateTable, effect, kind, touches
-from applier.ddl.parser import parse
-from applier.errors import RangeRefused, SchemaChangeRefused
+from applier.errors import RangeRefused
 from applier.pipeline.jobs.copies import gone
 from applier.pipeline.schema_changes.decision import past
+from applier.pipeline.schema_changes.taken import taken
 from applier.pipeline.since import sent_since
 from applier.pipeline.step import Pipeline
 from applier.pipeline.tables import completeness
@@ -40,7 +39,7 @@ class Beginnings:
 
     def __post_init__(self) -> None:
         is_placed = self.main.targets.feed.order.parts_at_ddl
-        self._ddl = list(taken(self.main)) if is_placed else []
+        self._ddl = list(taken(self.main.state)) if is_placed else []
         self._begun = completeness.begun(self.main.state) if is_placed else {}
         # What was ignored or skipped is so again.
         decided = past(self.main.state.control.decisions())
@@ -130,21 +129,8 @@ class Beginnings:
 
 def changed_since(main: Pipeline, name: TableName, commit_ts: int) -> bool:
     """Whether a DDL has changed the columns of a table, or places of its rows, since rows of a commit ts."""
-    ddl = [action for ts, action in taken(main) if ts >= commit_ts and not effect(action).emptied]
+    ddl = [action for ts, action in taken(main.state) if ts >= commit_ts and not effect(action).emptied]
     return any(_concerns(action, name) for action in ddl)
-
-
-def taken(main: Pipeline) -> Iterator[tuple[int, Action]]:
-    """Actions of the DDL that the changefeed has come past, also of those that the tables did not take."""
-    seen = set()
-    for item in main.state.control.decisions():
-        key = item.commit_ts, item.sql
-        if item.decision in ("refused", "to skip") or item.commit_ts > main.state.resolved_ts or key in seen:
-            continue
-        seen.add(key)
-        with suppress(SchemaChangeRefused):  # It was passed unread, and did nothing to any table.
-            for action in parse(item.sql, item.table.database, item.table, item.table):
-                yield item.commit_ts, action
 
 
 def _concerns(action: Action, name: TableName) -> bool:

@@ -142,9 +142,7 @@ class JobRun:
         scanner = self.pipeline.scanner
         template = replace(scanner.template, include=exactly(sorted(names)) or ("!*.*",))
         ceiling = goal if order.has_watermark else self.main.scanner.ceiling
-        loaded = {own for own, at in self.origins().items() if at.is_loaded and members.get(own) == own}
-        stay = frozenset(name for name in loaded if self.main.targets.maker.rules.changes(name) is not None)
-        ddl = OwnDdl(names, begun, order, again if self.is_held else {}, stay)
+        ddl = OwnDdl(names, begun, order, again if self.is_held else {})
         self.pipeline.use_scanner(replace(scanner, template=template, ceiling=ceiling, chosen=ddl, taken=self._taken))
         return self.pipeline.step(ends)
 

@@ -13,10 +13,6 @@ from applier.order.feed_order import FeedOrder, ResolvedOrder
 from applier.pipeline.scan.statements import Ddl
 
 
-class ExportOutdated(RangeRefused):
-    """A table of an export has left its name since, and another one may have it now."""
-
-
 @dataclass(frozen=True, slots=True)
 class OwnDdl:
     """The DDL of some tables, through their renames. Other tables may have had their names before, or take them later.
@@ -26,21 +22,18 @@ class OwnDdl:
         begun: Tables that begin with a CREATE TABLE, and its commit ts.
         order: What places their rows.
         again: Tables that have taken these DDL before, and the commit ts above which their rows are applied again.
-        stay: Tables of exports whose changes are kept where readers have them, and whose names readers know already.
     """
 
     tables: frozenset[TableName]
     begun: Mapping[TableName, int]
     order: FeedOrder = field(default_factory=ResolvedOrder)
     again: Mapping[TableName, int] = field(default_factory=dict)
-    stay: frozenset[TableName] = frozenset()
 
     def __call__(self, ddl: Sequence[Ddl]) -> list[Ddl]:
         """The DDL that concern these tables, each with the actions that do; to be called with all DDL in order.
 
         Raises:
             RangeRefused: One of them has no place among the rows.
-            ExportOutdated: One of them renames a table that is to stay.
         """
         self._refuse_unplaced(ddl)
         found: list[Ddl] = []
@@ -83,7 +76,6 @@ class OwnDdl:
             self._refuse_loose(action, item.commit_ts, names)
             actions.append(action)
             done = effect(action)
-            self._refuse_moved(done.moved)
             names.difference_update(done.leaving(names))
             names.update(done.created, (to for _, to in done.moved))
         if item.refused is not None and swept:
@@ -107,12 +99,6 @@ class OwnDdl:
             hint = f"give --from as a resolved ts: {when} to begin after it, or a lower one."
             raise RangeRefused(what, hint, [name])
         return False
-
-    def _refuse_moved(self, moved: Sequence[tuple[TableName, TableName]]) -> None:
-        """Refuse an export that is older than a rename: its changes would go to the table that has its name now."""
-        for name, to in moved:
-            if name in self.stay:
-                raise ExportOutdated(f"Table {name} of the export was renamed to {to} since", BY_HAND, [name])
 
     def _refuse_loose(self, action: Action, commit_ts: int, names: Collection[TableName]) -> None:
         done = effect(action)

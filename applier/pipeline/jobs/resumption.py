@@ -24,7 +24,7 @@ from applier.errors import BY_HAND, CheckpointConflict, RangeRefused, TableMisma
 from applier.pipeline.jobs.copies import CopyOutdated, forgetting
 from applier.pipeline.jobs.handover import leave_out
 from applier.pipeline.jobs.job import JobRun, job, progress
-from applier.pipeline.jobs.own_ddl import ExportOutdated
+from applier.pipeline.schema_changes.taken import name_since
 from applier.pipeline.since import sent_since
 from applier.pipeline.state import State
 from applier.pipeline.step import Pipeline
@@ -165,8 +165,13 @@ class Replay(JobRun):
         """Copy what an export was loaded into; the TSO of the export.
 
         Raises:
-            TableMismatch: It is not there any more, or another export is being loaded into it.
+            TableMismatch: It is not there any more, or another export is being loaded into it; or the table has left
+                the name since, and its changes would go to the one that has it now.
         """
+        if self.main.targets.maker.rules.changes(name) is not None:
+            now = name_since(self.main.state, position.name, position.ts)
+            if now.folded != name.folded:
+                raise TableMismatch(f"Table {position.name} of the export was renamed to {now} since.", BY_HAND)
         found = loads.find(self.main.targets, position.name)
         if found is None or not found[0].is_complete or found[0].tso != position.version:
             # Rows between the TSO of one export and that of another would be lost.
@@ -325,10 +330,6 @@ class Resumption:
             outlook = replay.step()
         except CheckpointConflict:
             raise
-        except ExportOutdated as error:
-            for name in replay.concerned(error):
-                replay.handover.let_go(name, error.what)
-            outlook = "over"
         except TerminalError as error:
             for name in replay.concerned(error) or due(self.main.state):
                 parking.give_up(self.main.state, name, error)

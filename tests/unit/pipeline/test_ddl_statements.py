@@ -15,7 +15,7 @@ from applier.ddl.spelling import Spelling
 from applier.errors import RangeRefused
 from applier.order.barrier import Barrier, in_order
 from applier.order.feed_order import OffsetOrder
-from applier.pipeline.jobs.own_ddl import ExportOutdated, OwnDdl
+from applier.pipeline.jobs.own_ddl import OwnDdl
 from applier.pipeline.scan.statements import Ddl, read_all
 
 ORDERS = TableName("shop", "orders")
@@ -298,14 +298,3 @@ def test_a_chain_over_databases_goes_by_the_last_names_that_its_messages_name(or
             tables.apply(action, 5)
     assert sorted(tables) == [a, x]
     assert c not in tables
-
-
-def test_an_export_from_before_a_rename_is_refused_where_changes_are_kept() -> None:
-    """Before a row is applied: its changes would be among those of the table that has the name now."""
-    rename = one(barrier("RENAME TABLE orders TO done"), ORDERS)
-
-    with pytest.raises(ExportOutdated, match="^Table shop.orders of the export was renamed to shop.done") as refused:
-        OwnDdl(frozenset([ORDERS]), {}, stay=frozenset([ORDERS]))([rename])
-
-    assert list(refused.value.tables) == [ORDERS]
-    assert OwnDdl(frozenset([ORDERS]), {})([rename])
